@@ -1,0 +1,63 @@
+package mappings
+
+// Verdict is the outcome of a [Decision]. The zero value grants nothing.
+type Verdict int
+
+const (
+	// Undecided is the zero value: nothing was looked at, so nothing is granted.
+	Undecided Verdict = iota
+	// Allowed means that the pod may use Decision.Session.
+	Allowed
+	// NoRole means that the pod is known and neither it, nor its namespace, nor the operator names a role.
+	NoRole
+	// Malformed means that the role the pod (or its namespace, or the operator) names cannot be read.
+	Malformed
+	// Forbidden means that the namespace's annotations do not allow the role.
+	Forbidden
+	// Pending means that what decides is not known yet: the pod, its namespace or the base ARN. It may be held, and
+	// asked again.
+	Pending
+	// Ambiguous means that more than one live pod claims the address.
+	Ambiguous
+	// NotAPod means that the address is known not to be that of a pod of this node.
+	NotAPod
+	// Busy means that too many requests are being held, in total or from this address.
+	Busy
+)
+
+// Decision says what one pod may have, and why. One is made per request; it is immutable and may be shared.
+type Decision struct {
+	Verdict Verdict
+
+	// Pod is the pod that is meant, nil while that is not known.
+	Pod *Pod
+
+	// Session is what to ask STS for; valid only if Verdict is Allowed.
+	Session Session
+
+	// Listing is the role as the metadata service lists it: the short name when the role lies under the base ARN,
+	// else what the annotation says. Valid only if Verdict is Allowed.
+	Listing string
+
+	// Reason says in one sentence why the verdict is what it is, and what to do about a refusal. It is meant for the
+	// operator (log, Event, debug endpoint), never for the pod.
+	Reason string
+
+	// Trail is what was looked at and found, in order, ending with what settled it.
+	Trail []Step
+}
+
+// Step is one entry of a trail.
+type Step struct {
+	Looked string `json:"looked"` // what was looked at: "the pod's annotation iam.amazonaws.com/role"
+	Found  string `json:"found"`  // what was found: `"reader", which is arn:aws:iam::123456789012:role/reader`
+}
+
+// Session names an STS session. It is comparable, and credentials.Key has the same fields, so that one converts into
+// the other: sessions that differ in any field are never shared.
+type Session struct {
+	RoleARN    string
+	Name       string // RoleSessionName, 2-64 legal characters
+	ExternalID string // empty: none
+	Tags       string // session tags as canonical JSON, an array of {"Key","Value"} sorted by key; empty: none
+}
