@@ -1,0 +1,232 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// Options returns the table of options, for documentation. The rows cannot be used to set anything.
+func Options() []Option { return options(new(Config)) }
+
+// FlagSet returns the options as flags, for a command's help. The values that it parses go nowhere: see [Parse].
+func FlagSet() *pflag.FlagSet {
+	fs := pflag.NewFlagSet("run", pflag.ContinueOnError)
+	fs.SortFlags = false
+	fs.Usage = func() {}
+	for _, o := range Options() {
+		f := fs.VarPF(&raw{option: o}, o.Name, "", o.Usage)
+		if o.bool {
+			f.NoOptDefVal = "true"
+		}
+	}
+	return fs
+}
+
+// Problems is what is wrong with a configuration: one sentence for each mistake.
+type Problems []string
+
+// Error implements error: one line for each problem.
+func (p Problems) Error() string { return strings.Join(p, "\n") }
+
+// Parse makes a Config from the arguments behind the command and from environ, whose entries read NAME=value. A flag
+// wins over its environment variable, which wins over the default. What is wrong is returned all at once, as
+// [Problems]; pflag.ErrHelp is returned for --help. Each of checks is asked last for the problems that only another
+// package can see, such as a role that cannot be read.
+func Parse(args, environ []string, checks ...func(Config) []string) (Config, error) {
+	var problems Problems
+	args, unknown := knownOnly(args)
+	problems = append(problems, unknown...)
+
+	fs := FlagSet()
+	if err := fs.Parse(args); errors.Is(err, pflag.ErrHelp) {
+		return Config{}, err
+	} else if err != nil {
+		problems = append(problems, err.Error())
+	}
+	for _, arg := range fs.Args() {
+		problems = append(problems, fmt.Sprintf("%q is not a flag: every setting is given as --name=value", arg))
+	}
+
+	var c Config
+	for _, o := range options(&c) {
+		given, from := fs.Lookup(o.Name).Value.(*raw).values, "--"+o.Name
+		if given == nil {
+			if value, ok := lookup(environ, o.Env()); ok {
+				given, from = []string{value}, o.Env()
+			}
+		}
+		if given == nil && o.Default == "" {
+			continue
+		}
+		if given == nil {
+			given = []string{o.Default}
+		}
+		for _, value := range o.split(given) {
+			if err := o.set(value); err != nil {
+				problems = append(problems, fmt.Sprintf("%s=%q %v", from, value, err))
+			}
+		}
+	}
+	problems = append(problems, c.check(given(fs, environ))...)
+	for _, check := range checks {
+		problems = append(problems, check(c)...)
+	}
+	if len(problems) > 0 {
+		return Config{}, problems
+	}
+	return c, nil
+}
+
+// split gives a list option its elements; an empty value is the empty list.
+func (o Option) split(given []string) []string {
+	if o.list == "" {
+		return given[len(given)-1:]
+	}
+	var all []string
+	for _, value := range given {
+		for element := range strings.SplitSeq(value, o.list) {
+			if element = strings.TrimSpace(element); element != "" {
+				all = append(all, element)
+			}
+		}
+	}
+	return all
+}
+
+// raw is the pflag.Value of every option: it keeps the text, so that one mistake does not hide the next.
+type raw struct {
+	option Option
+	values []string
+}
+
+func (r *raw) String() string     { return r.option.Default }
+func (r *raw) Type() string       { return r.option.Values }
+func (r *raw) Set(v string) error { r.values = append(r.values, v); return nil }
+
+// knownOnly takes flags that do not exist out of args, with a sentence for each, because pflag would stop at the first.
+func knownOnly(args []string) (known []string, problems []string) {
+	names := make(map[string]Option)
+	for _, o := range Options() {
+		names[o.Name] = o
+	}
+	for i := 0; i < len(args); i++ {
+		arg := args[i]
+		if arg == "--" {
+			return append(known, args[i:]...), problems
+		}
+		name, _, hasValue := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+		if !strings.HasPrefix(arg, "--") || name == "help" {
+			known = append(known, arg)
+			continue
+		}
+		o, ok := names[name]
+		if !ok {
+			problems = append(problems, fmt.Sprintf("--%s is not a flag of pod2role%s", name, advice(name, names)))
+			continue
+		}
+		known = append(known, arg)
+		if !hasValue && !o.bool && i+1 < len(args) {
+			i++
+			known = append(known, args[i])
+		}
+	}
+	return known, problems
+}
+
+// advice tells what to do about a flag that does not exist: what became of a predecessor's flag, or the nearest name.
+func advice(name string, names map[string]Option) string {
+	if became, ok := predecessors()[name]; ok {
+		return "; " + became
+	}
+	best, distance := "", 4
+	for known := range names {
+		if d := editDistance(name, known); d < distance || d == distance && known < best {
+			best, distance = known, d
+		}
+	}
+	if best == "" {
+		return "; `pod2role run --help` lists them all"
+	}
+	return "; did you mean --" + best + "?"
+}
+
+// predecessors says what became of flags of kube2iam and Kiam that are gone. // :: flag -> advice
+func predecessors() map[string]string {
+	return map[string]string{
+		"api-server":                  "give --kubeconfig instead",
+		"api-token":                   "give --kubeconfig instead; a token on the command line can be read by everyone on the node",
+		"insecure":                    "give --kubeconfig with the API server's certificate authority instead",
+		"auto-discover-default-role":  "name the role with --default-role; giving pods the node's own role is what this program prevents",
+		"iam-role-error-ttl":          "drop it: refusals are always remembered for a short while",
+		"cache-resync-period":         "drop it: the watch needs no resync",
+		"resolve-duplicate-cache-ips": "drop it: two pods with one address are always told apart, or refused",
+		"backoff-max-interval":        "drop it; --hold says how long a request of an unknown pod is held",
+		"backoff-max-elapsed-time":    "use --hold",
+		"use-regional-sts-endpoint":   "drop it: the regional endpoint is the default",
+		"verbose":                     "use --log-level=debug",
+		"debug":                       "use --debug-addr",
+		"version":                     "use `pod2role version`",
+		"port":                        "use --app-port",
+		"host":                        "use --host-ip",
+		"role-base-arn":               "use --base-role-arn",
+		"role-base-arn-autodetect":    "use --auto-discover-base-arn",
+		"session":                     "use --session-name-template",
+		"session-duration":            "use --iam-role-session-ttl",
+		"session-refresh":             "drop it: sessions are renewed from half of their life",
+		"allow-route-regexp":          "use --passthrough-allow",
+		"whitelist-route-regexp":      "use --passthrough-allow",
+		"iptables-remove":             "drop it: the rules stay while the daemon restarts",
+		"allow-ip-query":              "drop it: nobody may ask for another pod",
+		"json-log":                    "use --log-format=json",
+		"level":                       "use --log-level",
+		"server-address":              "drop it: there is no server",
+	}
+}
+
+// given tells which options somebody has set, by flag or variable.
+func given(fs *pflag.FlagSet, environ []string) func(name string) bool {
+	return func(name string) bool {
+		if fs.Lookup(name).Value.(*raw).values != nil {
+			return true
+		}
+		_, ok := lookup(environ, envName(name))
+		return ok
+	}
+}
+
+func envName(flag string) string {
+	return "POD2ROLE_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+func lookup(environ []string, name string) (value string, ok bool) {
+	i := slices.IndexFunc(environ, func(e string) bool { return strings.HasPrefix(e, name+"=") })
+	if i < 0 {
+		return "", false
+	}
+	return environ[i][len(name)+1:], true
+}
+
+// editDistance is Levenshtein's distance between two short ASCII names.
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
