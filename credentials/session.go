@@ -1,6 +1,7 @@
 package credentials
 
 import (
+	"fmt"
 	"sync"
 	"time"
 )
@@ -14,20 +15,32 @@ type Key struct {
 	Tags       string // canonical JSON array of {"Key","Value"}; empty: none
 }
 
-// Secret is a string that prints as REDACTED through every fmt verb, JSON and text encoder. Reveal gives its value.
-type Secret string
+// String implements fmt.Stringer. It masks the external ID, which two parties share and nobody else should learn.
+func (k Key) String() string {
+	s := k.RoleARN + " as " + k.Name
+	if k.ExternalID != "" {
+		s += " with external ID " + mask(k.ExternalID)
+	}
+	if k.Tags != "" {
+		s += " tagged " + k.Tags
+	}
+	return s
+}
 
-// Reveal returns the secret itself.
-func (s Secret) Reveal() string { return string(s) }
+// GoString implements fmt.GoStringer, for %#v.
+func (k Key) GoString() string { return k.String() }
 
-// String implements fmt.Stringer.
-func (Secret) String() string { return "REDACTED" }
-
-// GoString implements fmt.GoStringer.
-func (Secret) GoString() string { return "REDACTED" }
-
-// MarshalText implements encoding.TextMarshaler, and with it JSON.
-func (Secret) MarshalText() ([]byte, error) { return []byte("REDACTED"), nil }
+// mask shows of an external ID no more than tells two of them apart.
+func mask(id string) string {
+	switch {
+	case id == "":
+		return ""
+	case len(id) < 8:
+		return "***"
+	default:
+		return id[:2] + "***"
+	}
+}
 
 // Session is one set of temporary credentials as STS returned it. It is immutable.
 type Session struct {
@@ -49,3 +62,11 @@ func (s *Session) Document(render func(*Session) []byte) []byte {
 	s.once.Do(func() { s.document = render(s) })
 	return s.document
 }
+
+// Format implements fmt.Formatter: whatever the verb, neither the secrets nor the rendered document are printed.
+func (s *Session) Format(f fmt.State, _ rune) {
+	_, _ = fmt.Fprintf(f, "session %s of %s until %s", s.AccessKeyID, s.Key, s.Expiration.UTC().Format(time.RFC3339))
+}
+
+// String implements fmt.Stringer.
+func (s *Session) String() string { return fmt.Sprint(s) }
