@@ -1,0 +1,79 @@
+package attest
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/sirupsen/logrus"
+)
+
+// Config says where to report to.
+type Config struct {
+	// OnChange is called after the kernel's state changed in a way that may turn a refuted or unavailable claim into
+	// a confirmed one; nil: nobody is told. It must not block.
+	OnChange func()
+	// Log may be nil.
+	Log *logrus.Entry
+	// Registerer may be nil.
+	Registerer prometheus.Registerer
+}
+
+// Attest follows the kernel's state. Make one with [New]; until it runs, every answer is [Unavailable].
+type Attest struct {
+	config   Config
+	results  [Refuted + 1]prometheus.Counter // by Result
+	restarts prometheus.Counter
+
+	ready chan struct{} // closed after the first complete reading
+	once  sync.Once
+
+	mu    sync.RWMutex
+	table *table
+}
+
+// New returns an Attest that knows nothing yet.
+func New(c Config) (*Attest, error) {
+	results := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "pod2role_attest_claims_total", Help: "Claims to an address that were compared with the kernel's state, by result.",
+	}, []string{"result"})
+	a := &Attest{
+		config: c, ready: make(chan struct{}), table: newTable(),
+		restarts: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "pod2role_attest_resyncs_total", Help: "Times that notifications of the kernel were lost and its state was read anew.",
+		}),
+	}
+	for r := range a.results {
+		a.results[r] = results.WithLabelValues(Result(r).String())
+	}
+	if c.Registerer != nil {
+		for _, m := range []prometheus.Collector{results, a.restarts} {
+			if err := c.Registerer.Register(m); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return a, nil
+}
+
+// Check judges a claim from memory, and says why in half a sentence.
+func (a *Attest) Check(c Claim) (Result, string) {
+	a.mu.RLock()
+	result, why := a.table.check(c)
+	a.mu.RUnlock()
+	a.results[result].Inc()
+	return result, why
+}
+
+// Ready is closed after the kernel's state has been read once.
+func (a *Attest) Ready() <-chan struct{} { return a.ready }
+
+// change applies f to the table and tells who wants to know.
+func (a *Attest) change(f func(t *table, now time.Time)) {
+	a.mu.Lock()
+	f(a.table, time.Now())
+	a.mu.Unlock()
+	if a.config.OnChange != nil {
+		a.config.OnChange()
+	}
+}
