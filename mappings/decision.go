@@ -1,5 +1,7 @@
 package mappings
 
+import "strings"
+
 // Verdict is the outcome of a [Decision]. The zero value grants nothing.
 type Verdict int
 
@@ -60,4 +62,49 @@ type Session struct {
 	Name       string // RoleSessionName, 2-64 legal characters
 	ExternalID string // empty: none
 	Tags       string // session tags as canonical JSON, an array of {"Key","Value"} sorted by key; empty: none
+}
+
+// String returns the verdict's name, as metrics and logs show it.
+func (v Verdict) String() string {
+	switch v {
+	case Undecided:
+		return "undecided"
+	case Allowed:
+		return "allowed"
+	case NoRole:
+		return "no-role"
+	case Malformed:
+		return "malformed"
+	case Forbidden:
+		return "forbidden"
+	case Pending:
+		return "pending"
+	case Ambiguous:
+		return "ambiguous"
+	case NotAPod:
+		return "not-a-pod"
+	case Busy:
+		return "busy"
+	}
+	return "undecided" // no such verdict: it grants nothing
+}
+
+// MarshalText implements encoding.TextMarshaler, so that JSON shows the verdict's name.
+func (v Verdict) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
+
+// Accepts says whether requested, a role as a client asks the metadata service for it, is exactly the role of the
+// decision: its ARN, or its name or path and name under the base ARN, with or without a slash before it; and one slash
+// may follow. The caller has taken off percent-escapes, once. Nothing is allocated.
+func (d *Decision) Accepts(requested string) bool {
+	if d.Verdict != Allowed {
+		return false
+	}
+	requested = strings.TrimSuffix(requested, "/")
+	if requested == d.Session.RoleARN {
+		return true
+	}
+	if d.Listing == d.Session.RoleARN { // it does not lie under the base ARN, so it has no shorter name
+		return false
+	}
+	return strings.TrimPrefix(requested, "/") == d.Listing
 }
