@@ -1,7 +1,6 @@
 package imds_test
 
 import (
-	"context"
 	"net"
 	"net/http"
 	"testing"
@@ -20,11 +19,9 @@ func serve(t *testing.T, s *imds.Server) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error)
-	go func() { served <- s.Serve(ctx, ln) }()
-	t.Cleanup(func() {
-		cancel()
+	go func() { served <- s.Serve(t.Context(), ln) }()
+	t.Cleanup(func() { // the test's context has ended
 		if err := <-served; err != nil {
 			t.Errorf("Serve: %v", err)
 		}
@@ -32,17 +29,18 @@ func serve(t *testing.T, s *imds.Server) string {
 	return "http://" + ln.Addr().String()
 }
 
-func get(t *testing.T, url string) (*http.Response, error) {
+// get returns the status of an answer.
+func get(t *testing.T, url string) (int, error) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(r)
-	if err == nil {
-		t.Cleanup(func() { resp.Body.Close() })
+	if err != nil {
+		return 0, err
 	}
-	return resp, err
+	return resp.StatusCode, resp.Body.Close()
 }
 
 func TestFaultsChangeTheAnswers(t *testing.T) {
@@ -64,14 +62,14 @@ func TestFaultsChangeTheAnswers(t *testing.T) {
 			s.SetFaults(tt.faults)
 			var got []int
 			for range tt.want {
-				got = append(got, ask(t, s, "GET", "/latest/meta-data/").StatusCode)
+				got = append(got, ask(t, s, "GET", "/latest/meta-data/").Code)
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("statuses (-want +got):\n%s", diff)
 			}
 			s.SetFaults(imds.Faults{})
-			if resp := ask(t, s, "GET", "/latest/meta-data/"); resp.StatusCode != 200 {
-				t.Errorf("after the faults: %s, want 200", resp.Status)
+			if resp := ask(t, s, "GET", "/latest/meta-data/"); resp.Code != 200 {
+				t.Errorf("after the faults: %d, want 200", resp.Code)
 			}
 		})
 	}
@@ -81,15 +79,15 @@ func TestClosedOutageClosesTheConnectionWithoutAnAnswer(t *testing.T) {
 	s := imds.New(imds.Config{})
 	url := serve(t, s)
 	s.SetFaults(imds.Faults{Outage: imds.Closed})
-	if resp, err := get(t, url+"/latest/meta-data/"); err == nil {
-		t.Errorf("answered %s, want a closed connection", resp.Status)
+	if status, err := get(t, url+"/latest/meta-data/"); err == nil {
+		t.Errorf("answered %d, want a closed connection", status)
 	}
 	if hits := s.Hits(); len(hits) != 1 || hits[0].Status != 0 {
 		t.Errorf("hits %+v, want one that was not answered", hits)
 	}
 	s.SetFaults(imds.Faults{})
-	if resp, err := get(t, url+"/latest/meta-data/"); err != nil || resp.StatusCode != 200 {
-		t.Errorf("after the outage: %v, want 200", err)
+	if status, err := get(t, url+"/latest/meta-data/"); err != nil || status != 200 {
+		t.Errorf("after the outage: %d, %v, want 200", status, err)
 	}
 }
 

@@ -53,14 +53,14 @@ func TestLenientPathsFindTheSecretInEveryTrick(t *testing.T) {
 		for _, method := range []string{"GET", "HEAD"} {
 			lenient.Reset()
 			strict.Reset()
-			if resp := ask(t, lenient, method, target); resp.StatusCode != 200 {
-				t.Errorf("lenient %s %s: %s, want 200", method, target, resp.Status)
+			if resp := ask(t, lenient, method, target); resp.Code != 200 {
+				t.Errorf("lenient %s %s: %d, want 200", method, target, resp.Code)
 			}
 			if hits := lenient.SecretHits(); len(hits) != 1 || hits[0].Target != target {
 				t.Errorf("lenient %s %s: secret hits %+v, want one of that target", method, target, hits)
 			}
-			if resp := ask(t, strict, method, target); resp.StatusCode != 404 || len(strict.SecretHits()) != 0 {
-				t.Errorf("strict %s %s: %s, %d secret hits, want 404 and none", method, target, resp.Status, len(strict.SecretHits()))
+			if resp := ask(t, strict, method, target); resp.Code != 404 || len(strict.SecretHits()) != 0 {
+				t.Errorf("strict %s %s: %d, %d secret hits, want 404 and none", method, target, resp.Code, len(strict.SecretHits()))
 			}
 		}
 	}
@@ -98,8 +98,8 @@ func TestCanonicalPathsMeanTheSameToBothReadings(t *testing.T) {
 
 func TestLenientPathsTakeATokenPut(t *testing.T) {
 	s := imds.New(imds.Config{Paths: imds.Lenient})
-	if resp := ask(t, s, "PUT", "//Latest/api%2Ftoken", imds.TokenTTLHeader, "60"); resp.StatusCode != 200 {
-		t.Errorf("PUT: %s, want 200", resp.Status)
+	if resp := ask(t, s, "PUT", "//Latest/api%2Ftoken", imds.TokenTTLHeader, "60"); resp.Code != 200 {
+		t.Errorf("PUT: %d, want 200", resp.Code)
 	}
 }
 

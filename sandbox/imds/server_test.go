@@ -1,8 +1,6 @@
 package imds_test
 
 import (
-	"io"
-	"net/http"
 	"net/http/httptest"
 	"strconv"
 	"strings"
@@ -16,7 +14,7 @@ import (
 )
 
 // ask sends one request to the handler, headers given as alternating names and values.
-func ask(t *testing.T, s *imds.Server, method, target string, headers ...string) *http.Response {
+func ask(t *testing.T, s *imds.Server, method, target string, headers ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, target, nil)
 	for i := 0; i+1 < len(headers); i += 2 {
@@ -24,26 +22,17 @@ func ask(t *testing.T, s *imds.Server, method, target string, headers ...string)
 	}
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, r)
-	return w.Result()
-}
-
-func read(t *testing.T, resp *http.Response) string {
-	t.Helper()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(body)
+	return w
 }
 
 // mint returns a token that lives ttl seconds.
 func mint(t *testing.T, s *imds.Server, ttl string) string {
 	t.Helper()
 	resp := ask(t, s, "PUT", "/latest/api/token", imds.TokenTTLHeader, ttl)
-	if resp.StatusCode != 200 {
-		t.Fatalf("PUT token: %s", resp.Status)
+	if resp.Code != 200 {
+		t.Fatalf("PUT token: %d", resp.Code)
 	}
-	return read(t, resp)
+	return resp.Body.String()
 }
 
 func TestTokenPutAnswersAsEC2Does(t *testing.T) {
@@ -75,10 +64,10 @@ func TestTokenPutAnswersAsEC2Does(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			resp := ask(t, imds.New(tt.cfg), tt.method, tt.target, tt.headers...)
-			if resp.StatusCode != tt.want {
-				t.Errorf("status %d, want %d", resp.StatusCode, tt.want)
+			if resp.Code != tt.want {
+				t.Errorf("status %d, want %d", resp.Code, tt.want)
 			}
-			body, echo := read(t, resp), resp.Header.Get(ttl)
+			body, echo := resp.Body.String(), resp.Header().Get(ttl)
 			if tt.want != 200 {
 				if strings.Contains(body, imds.TokenMarker) || echo != "" {
 					t.Errorf("refused, and yet gave body %q, TTL %q", body, echo)
@@ -123,8 +112,8 @@ func TestTokenGuardsData(t *testing.T) {
 				token = mint(t, s, "60")
 			}
 			resp := ask(t, s, "GET", target, imds.TokenHeader, token, "X-Forwarded-For", tt.given.forwarded)
-			if resp.StatusCode != tt.want {
-				t.Errorf("status %d, want %d", resp.StatusCode, tt.want)
+			if resp.Code != tt.want {
+				t.Errorf("status %d, want %d", resp.Code, tt.want)
 			}
 		})
 	}
@@ -135,12 +124,12 @@ func TestTokenWorksUntilItsLifeIsOver(t *testing.T) {
 		s := imds.New(imds.Config{Tokens: imds.TokensRequired})
 		short, long := mint(t, s, "60"), mint(t, s, "21600")
 		status := func(token string) int {
-			return ask(t, s, "GET", "/latest/meta-data/", imds.TokenHeader, token).StatusCode
+			return ask(t, s, "GET", "/latest/meta-data/", imds.TokenHeader, token).Code
 		}
 		time.Sleep(59 * time.Second)
 		resp := ask(t, s, "GET", "/latest/meta-data/", imds.TokenHeader, short)
-		if left := resp.Header.Get(imds.TokenTTLHeader); resp.StatusCode != 200 || left != "1" {
-			t.Errorf("after 59 s: status %d, left %q, want 200, 1", resp.StatusCode, left)
+		if left := resp.Header().Get(imds.TokenTTLHeader); resp.Code != 200 || left != "1" {
+			t.Errorf("after 59 s: status %d, left %q, want 200, 1", resp.Code, left)
 		}
 		time.Sleep(time.Second)
 		if got := status(short); got != 401 {
@@ -174,18 +163,18 @@ func TestAnswersCarryTheHeadersOfEC2(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.method+" "+tt.target, func(t *testing.T) {
 			resp := ask(t, s, tt.method, tt.target)
-			body := read(t, resp)
-			if resp.StatusCode != tt.status {
-				t.Errorf("status %d, want %d", resp.StatusCode, tt.status)
+			body := resp.Body.String()
+			if resp.Code != tt.status {
+				t.Errorf("status %d, want %d", resp.Code, tt.status)
 			}
-			got := []string{resp.Header.Get("Server"), resp.Header.Get("Content-Type"), resp.Header.Get("Connection")}
+			got := []string{resp.Header().Get("Server"), resp.Header().Get("Content-Type"), resp.Header().Get("Connection")}
 			if diff := cmp.Diff([]string{"EC2ws", tt.contentType, "close"}, got); diff != "" {
 				t.Errorf("Server, Content-Type, Connection (-want +got):\n%s", diff)
 			}
-			if length := resp.Header.Get("Content-Length"); length != strconv.Itoa(len(body)) {
+			if length := resp.Header().Get("Content-Length"); length != strconv.Itoa(len(body)) {
 				t.Errorf("Content-Length %q, body has %d bytes", length, len(body))
 			}
-			if modified := resp.Header.Get("Last-Modified"); (modified != "") != (tt.status == 200) {
+			if modified := resp.Header().Get("Last-Modified"); (modified != "") != (tt.status == 200) {
 				t.Errorf("Last-Modified %q with status %d", modified, tt.status)
 			}
 		})
@@ -194,7 +183,7 @@ func TestAnswersCarryTheHeadersOfEC2(t *testing.T) {
 
 func TestErrorBodyIsTheOneOfEC2(t *testing.T) {
 	resp := ask(t, imds.New(imds.Config{Tokens: imds.TokensRequired}), "GET", "/")
-	body := read(t, resp)
+	body := resp.Body.String()
 	// 343 bytes were seen: https://github.com/DataDog/datadog-agent/pull/4857
 	if len(body) != 343 || !strings.Contains(body, "<title>401 - Unauthorized</title>") {
 		t.Errorf("%d bytes, want the 343 of EC2's page:\n%s", len(body), body)
@@ -203,7 +192,7 @@ func TestErrorBodyIsTheOneOfEC2(t *testing.T) {
 
 func TestKeepAliveLeavesConnectionsOpen(t *testing.T) {
 	resp := ask(t, imds.New(imds.Config{KeepAlive: true}), "GET", "/latest/meta-data/")
-	if got := resp.Header.Get("Connection"); got != "" {
+	if got := resp.Header().Get("Connection"); got != "" {
 		t.Errorf("Connection: %q, want none", got)
 	}
 }

@@ -33,12 +33,12 @@ func TestListingsHaveOneEntryALineInBothSlashForms(t *testing.T) {
 	for target, want := range tests {
 		for _, slash := range []string{"", "/"} {
 			resp := ask(t, s, "GET", target+slash)
-			if got := read(t, resp); resp.StatusCode != 200 || got != want {
-				t.Errorf("GET %s: %d %q, want 200 %q", target+slash, resp.StatusCode, got, want)
+			if got := resp.Body.String(); resp.Code != 200 || got != want {
+				t.Errorf("GET %s: %d %q, want 200 %q", target+slash, resp.Code, got, want)
 			}
 		}
 	}
-	root := read(t, ask(t, s, "GET", "/"))
+	root := ask(t, s, "GET", "/").Body.String()
 	if !strings.HasPrefix(root, "1.0\n") || !strings.HasSuffix(root, "\nlatest") {
 		t.Errorf("GET /: %q, want the versions", root)
 	}
@@ -50,7 +50,7 @@ func TestEveryListedEntryIsThere(t *testing.T) {
 	var walk func(dir string)
 	seen := 0
 	walk = func(dir string) {
-		for entry := range strings.SplitSeq(read(t, ask(t, s, "GET", dir)), "\n") {
+		for entry := range strings.SplitSeq(ask(t, s, "GET", dir).Body.String(), "\n") {
 			name, isDir := strings.CutSuffix(entry, "/")
 			if number, _, ok := strings.Cut(entry, "="); ok {
 				name, isDir = number, true
@@ -62,8 +62,8 @@ func TestEveryListedEntryIsThere(t *testing.T) {
 				continue
 			}
 			seen++
-			if resp := ask(t, s, "GET", target); resp.StatusCode != 200 {
-				t.Errorf("GET %s: %s", target, resp.Status)
+			if resp := ask(t, s, "GET", target); resp.Code != 200 {
+				t.Errorf("GET %s: %d", target, resp.Code)
 			}
 		}
 	}
@@ -86,12 +86,12 @@ func TestInstanceIsTheConfiguredOne(t *testing.T) {
 		"network/interfaces/macs/02:5a:0c:0f:1e:2d/owner-id": "444455556666",
 	}
 	for entry, want := range tests {
-		if got := read(t, ask(t, s, "GET", "/latest/meta-data/"+entry)); got != want {
+		if got := ask(t, s, "GET", "/latest/meta-data/"+entry).Body.String(); got != want {
 			t.Errorf("%s: %q, want %q", entry, got, want)
 		}
 	}
 	var doc struct{ AccountID, Region, InstanceID, PrivateIP string }
-	if err := json.Unmarshal([]byte(read(t, ask(t, s, "GET", "/latest/dynamic/instance-identity/document"))), &doc); err != nil {
+	if err := json.Unmarshal([]byte(ask(t, s, "GET", "/latest/dynamic/instance-identity/document").Body.String()), &doc); err != nil {
 		t.Fatal(err)
 	}
 	want := doc
@@ -119,7 +119,7 @@ func TestCredentialsAreRenewedAtHalfOfTheirLife(t *testing.T) {
 		} {
 			time.Sleep(time.Until(start.Add(tt.after)))
 			var got struct{ Code, AccessKeyID, SecretAccessKey, Token, Expiration string }
-			body := read(t, ask(t, s, "GET", "/latest/meta-data/iam/security-credentials/sandbox-node-role"))
+			body := ask(t, s, "GET", "/latest/meta-data/iam/security-credentials/sandbox-node-role").Body.String()
 			if err := json.Unmarshal([]byte(body), &got); err != nil {
 				t.Fatal(err)
 			}
@@ -141,15 +141,15 @@ func TestWhatIsOptionalIsMissingByDefault(t *testing.T) {
 			"/latest/user-data", "/latest/meta-data/tags/instance", "/latest/meta-data/spot/instance-action",
 			"/latest/meta-data/iam/security-credentials-extended/", "/latest/meta-data/events/recommendations/rebalance",
 		} {
-			if resp := ask(t, s, "GET", target); resp.StatusCode != 404 {
-				t.Errorf("GET %s: %s, want 404", target, resp.Status)
+			if resp := ask(t, s, "GET", target); resp.Code != 404 {
+				t.Errorf("GET %s: %d, want 404", target, resp.Code)
 			}
 		}
 	}
 	missing()
 	s.SetSpot(&imds.SpotNotice{Action: "terminate", Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)})
 	want := `{"action":"terminate","time":"2026-01-02T03:04:05Z"}`
-	if got := read(t, ask(t, s, "GET", "/latest/meta-data/spot/instance-action")); got != want {
+	if got := ask(t, s, "GET", "/latest/meta-data/spot/instance-action").Body.String(); got != want {
 		t.Errorf("spot/instance-action: %q, want %q", got, want)
 	}
 	s.SetSpot(nil)
@@ -161,7 +161,7 @@ func TestEverySecretCarriesAMarkerAndIsRecordedAsSecret(t *testing.T) {
 	found := map[string]bool{}
 	var walk func(dir string)
 	walk = func(dir string) {
-		for entry := range strings.SplitSeq(read(t, ask(t, s, "GET", dir)), "\n") {
+		for entry := range strings.SplitSeq(ask(t, s, "GET", dir).Body.String(), "\n") {
 			if strings.HasSuffix(entry, "/") {
 				walk(dir + entry)
 				continue
@@ -170,7 +170,7 @@ func TestEverySecretCarriesAMarkerAndIsRecordedAsSecret(t *testing.T) {
 				continue // a public key, walked below
 			}
 			s.Reset()
-			leaks := s.Leaks([]byte(read(t, ask(t, s, "GET", dir+entry))))
+			leaks := s.Leaks([]byte(ask(t, s, "GET", dir+entry).Body.String()))
 			for _, marker := range leaks {
 				found[marker] = true
 			}
@@ -185,7 +185,7 @@ func TestEverySecretCarriesAMarkerAndIsRecordedAsSecret(t *testing.T) {
 	walk("/latest/meta-data/")
 	walk("/latest/meta-data/public-keys/0/")
 	walk("/latest/dynamic/instance-identity/")
-	for _, marker := range s.Leaks([]byte(read(t, ask(t, s, "GET", "/latest/user-data")))) {
+	for _, marker := range s.Leaks([]byte(ask(t, s, "GET", "/latest/user-data").Body.String())) {
 		found[marker] = true
 	}
 	for _, marker := range imds.Markers() {
