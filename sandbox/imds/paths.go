@@ -134,9 +134,9 @@ func split(path string, resolve bool) []string {
 	var segments []string
 	for segment := range strings.SplitSeq(path, "/") {
 		segment = strings.TrimSpace(segment)
-		switch {
-		case segment == "" || segment == ".":
-		case segment == "..":
+		switch segment {
+		case "", ".":
+		case "..":
 			if resolve && len(segments) > 0 {
 				segments = segments[:len(segments)-1]
 			}

@@ -91,7 +91,7 @@ func TestInstanceIsTheConfiguredOne(t *testing.T) {
 		}
 	}
 	var doc struct{ AccountID, Region, InstanceID, PrivateIP string }
-	if err := json.Unmarshal([]byte(ask(t, s, "GET", "/latest/dynamic/instance-identity/document").Body.String()), &doc); err != nil {
+	if err := json.Unmarshal(ask(t, s, "GET", "/latest/dynamic/instance-identity/document").Body.Bytes(), &doc); err != nil {
 		t.Fatal(err)
 	}
 	want := doc
@@ -170,7 +170,7 @@ func TestEverySecretCarriesAMarkerAndIsRecordedAsSecret(t *testing.T) {
 				continue // a public key, walked below
 			}
 			s.Reset()
-			leaks := s.Leaks([]byte(ask(t, s, "GET", dir+entry).Body.String()))
+			leaks := s.Leaks(ask(t, s, "GET", dir+entry).Body.Bytes())
 			for _, marker := range leaks {
 				found[marker] = true
 			}
@@ -185,7 +185,7 @@ func TestEverySecretCarriesAMarkerAndIsRecordedAsSecret(t *testing.T) {
 	walk("/latest/meta-data/")
 	walk("/latest/meta-data/public-keys/0/")
 	walk("/latest/dynamic/instance-identity/")
-	for _, marker := range s.Leaks([]byte(ask(t, s, "GET", "/latest/user-data").Body.String())) {
+	for _, marker := range s.Leaks(ask(t, s, "GET", "/latest/user-data").Body.Bytes()) {
 		found[marker] = true
 	}
 	for _, marker := range imds.Markers() {

@@ -99,13 +99,15 @@ func TestServeEndsEveryConnectionBeforeItReturns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer idle.Close()
+	t.Cleanup(func() { _ = idle.Close() })
 	busy, err := net.Dial("tcp", ln.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer busy.Close()
-	fmt.Fprint(busy, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+	t.Cleanup(func() { _ = busy.Close() })
+	if _, err := fmt.Fprint(busy, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
 	<-entered
 	cancel()
 	if err := <-served; err != nil {
@@ -123,7 +125,9 @@ func TestServeReportsAListenerThatFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ln.Close()
+	if err := ln.Close(); err != nil {
+		t.Fatal(err)
+	}
 	if err := loopback.Serve(t.Context(), ln, http.NotFoundHandler()); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("Serve: %v, want %v", err, net.ErrClosed)
 	}

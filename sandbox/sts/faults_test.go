@@ -142,7 +142,7 @@ func TestFaultsMayChangeWhileCallsRun(t *testing.T) {
 					return
 				}
 				if resp, err := client.Do(r); err == nil { // an error is one of the faults
-					resp.Body.Close()
+					_ = resp.Body.Close()
 				}
 			}
 		})

@@ -3,16 +3,20 @@ package sts_test
 import (
 	"context"
 	"errors"
+	"net/http/httptest"
 	"testing"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/credentials/ec2rolecreds"
 	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
+	imdssdk "github.com/aws/aws-sdk-go-v2/feature/ec2/imds"
 	sdk "github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/aws-sdk-go-v2/service/sts/types"
 	"github.com/aws/smithy-go"
 
+	"pod2role/sandbox/imds"
 	"pod2role/sandbox/sts"
 )
 
@@ -64,6 +68,36 @@ func TestGoSDKAssumesARole(t *testing.T) {
 	}
 	if *who.Arn != *out.AssumedRoleUser.Arn || *who.Account != "444455556666" || *who.UserId != *out.AssumedRoleUser.AssumedRoleId {
 		t.Errorf("caller %q of %q, ID %q, want the session", *who.Arn, *who.Account, *who.UserId)
+	}
+}
+
+func TestNodesCredentialsFromTheMetadataServiceAssumeARole(t *testing.T) {
+	node := imds.New(imds.Config{})
+	s := sts.New(sts.Config{
+		Callers: map[string]string{imds.NodeAccessKeyID: node.CallerARN()},
+		Roles:   map[string]sts.Role{reader: {Trusts: []string{node.RoleARN()}}},
+	})
+	metadata := httptest.NewServer(node)
+	defer metadata.Close()
+	creds := ec2rolecreds.New(func(o *ec2rolecreds.Options) {
+		o.Client = imdssdk.New(imdssdk.Options{Endpoint: metadata.URL, ClientEnableState: imdssdk.ClientEnabled})
+	})
+	c := client(serve(t, s), creds)
+	assume := func(life int32) error {
+		_, err := c.AssumeRole(t.Context(), &sdk.AssumeRoleInput{
+			RoleArn: aws.String(reader), RoleSessionName: aws.String("node-1"), DurationSeconds: aws.Int32(life),
+		})
+		return err
+	}
+	if err := assume(3600); err != nil {
+		t.Errorf("one hour: %v", err)
+	}
+	var api smithy.APIError
+	if err := assume(3601); !errors.As(err, &api) || api.ErrorCode() != "ValidationError" {
+		t.Errorf("more than one hour: %v, want a ValidationError: it is role chaining", err)
+	}
+	if got := s.Calls()[0]; got.Caller != node.CallerARN() || got.CallerRoleARN != node.RoleARN() {
+		t.Errorf("caller %q of %q, want the node's role", got.Caller, got.CallerRoleARN)
 	}
 }
 

@@ -24,12 +24,14 @@ func TestEveryPartOfTheCredentialsSaysWhoseTheyAre(t *testing.T) {
 		{
 			"tags, in any order",
 			[]string{"Tags.member.1.Key", "b", "Tags.member.1.Value", "2", "Tags.member.2.Key", "a"},
-			sts.Session{RoleARN: reader, Name: "node-1", Tags: `[{"Key":"a","Value":""},{"Key":"b","Value":"2"}]`}, true,
+			sts.Session{RoleARN: reader, Name: "node-1", Tags: `[{"Key":"a","Value":""},{"Key":"b","Value":"2"}]`},
+			true,
 		},
 		{
 			"the longest of all",
 			[]string{"RoleArn", "arn:aws:iam::111122223333:role/" + strings.Repeat("p", 400) + "/" + strings.Repeat("r", 64), "ExternalId", strings.Repeat("x", 1224)},
-			sts.Session{RoleARN: "arn:aws:iam::111122223333:role/" + strings.Repeat("p", 400) + "/" + strings.Repeat("r", 64), Name: "node-1", ExternalID: strings.Repeat("x", 1224)}, true,
+			sts.Session{RoleARN: "arn:aws:iam::111122223333:role/" + strings.Repeat("p", 400) + "/" + strings.Repeat("r", 64), Name: "node-1", ExternalID: strings.Repeat("x", 1224)},
+			true,
 		},
 		{"another partition", []string{"RoleArn", "arn:aws-us-gov:iam::111122223333:role/r"}, sts.Session{RoleARN: "arn:aws-us-gov:iam::111122223333:role/r", Name: "node-1"}, false},
 	}
