@@ -190,7 +190,7 @@ func (c *Cache) wait(ctx context.Context, key Key) (*Session, error) {
 
 		now = time.Now()
 		c.mu.Lock()
-		e.waiters--
+		e.leave(news)
 		if ctx.Err() == nil {
 			c.mu.Unlock()
 			continue

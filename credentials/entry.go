@@ -103,11 +103,19 @@ func (e *entry) join(now time.Time) <-chan struct{} {
 	return e.news
 }
 
-// publish makes the waiters look again.
+// leave takes back what join did, unless there was news in the meantime.
+func (e *entry) leave(news <-chan struct{}) {
+	if e.news == news {
+		e.waiters--
+	}
+}
+
+// publish makes the waiters look again. Until they have, and join anew, they do not count: else the cache would call STS
+// for somebody who is about to be served.
 func (e *entry) publish() {
 	if e.news != nil {
 		close(e.news)
-		e.news = nil
+		e.news, e.waiters = nil, 0
 	}
 }
 
