@@ -173,12 +173,15 @@ func (e *entry) fail(now time.Time, err *Error, cfg *Config) {
 	e.failures++
 	e.failure, e.failedAt = err, now
 	doubled := func(d time.Duration) time.Duration { return d << min(e.failures-1, 10) }
-	// With an hour's session an attempt is made at least once a minute while STS fails, once in five while it refuses.
 	switch err.Kind {
 	case Refused, Invalid:
-		remembered := jitter(min(2*doubled(cfg.NegativeTTL), 4*cfg.NegativeTTL))
-		e.denied = now.Add(max(remembered, cfg.NegativeTTL))
-		e.pause = max(e.denied.Sub(now), jitter(min(doubled(cfg.NegativeTTL), 20*cfg.NegativeTTL)))
+		longest := 4 * cfg.NegativeTTL
+		remembered := max(cfg.NegativeTTL, jitter(min(2*doubled(cfg.NegativeTTL), longest)))
+		e.denied = now.Add(remembered)
+		if e.session == nil {
+			longest = 20 * cfg.NegativeTTL // nothing to save, and a pod that asks is not bound by it
+		}
+		e.pause = max(remembered, jitter(min(doubled(cfg.NegativeTTL), longest)))
 	case Throttled:
 		e.pause = jitter(min(doubled(5*time.Second), e.life.scale(2*time.Minute)))
 	case Unavailable, OwnIdentity:

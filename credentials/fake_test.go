@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -35,12 +36,17 @@ func (f *fake) set(change func(*fake)) {
 	change(f)
 }
 
-// count returns how many calls were made for the role; for "", how many in all.
-func (f *fake) count(role string) int {
+// made returns the calls so far.
+func (f *fake) made() []call {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	return slices.Clone(f.calls)
+}
+
+// count returns how many calls were made for the role; for "", how many in all.
+func (f *fake) count(role string) int {
 	n := 0
-	for _, c := range f.calls {
+	for _, c := range f.made() {
 		if role == "" || c.key.RoleARN == role {
 			n++
 		}

@@ -2,6 +2,7 @@ package credentials
 
 import (
 	"fmt"
+	"io"
 	"sync"
 	"time"
 )
@@ -27,8 +28,8 @@ func (k Key) String() string {
 	return s
 }
 
-// GoString implements fmt.GoStringer, for %#v.
-func (k Key) GoString() string { return k.String() }
+// Format implements fmt.Formatter, so that every verb masks it.
+func (k Key) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, k.String()) }
 
 // mask shows of an external ID no more than tells two of them apart.
 func mask(id string) string {
