@@ -28,6 +28,9 @@ func (c *Config) check(given func(name string) bool) []string {
 		}
 		c.Redirect = c.iptables
 	}
+	if c.Redirect == "external" && c.Direct == "refuse" {
+		problem("--redirect=external needs --direct=allow: a connection that something else redirected cannot be told from one that came directly")
+	}
 	for _, expression := range c.PassThroughAllow {
 		if _, err := regexp.Compile(`^(?:` + expression + `)$`); err != nil {
 			problem("--passthrough-allow=%q is not a regular expression (%v): see https://pkg.go.dev/regexp/syntax", expression, err)

@@ -65,7 +65,7 @@ func TestTheOldSwitchForTheRedirectStillWorks(t *testing.T) {
 	for _, tt := range []struct {
 		arg, want string
 	}{{"--iptables", "on"}, {"--iptables=false", "off"}, {"--redirect=external", "external"}} {
-		c, err := Parse([]string{"--node=n", tt.arg}, nil)
+		c, err := Parse([]string{"--node=n", "--direct=allow", tt.arg}, nil)
 		if err != nil || c.Redirect != tt.want {
 			t.Errorf("%s: redirect is %q, %v; want %q", tt.arg, c.Redirect, err, tt.want)
 		}

@@ -1,0 +1,108 @@
+package cli
+
+import (
+	"net"
+	"net/netip"
+	"strings"
+
+	"pod2role/attest"
+	"pod2role/cni"
+	"pod2role/credentials"
+	"pod2role/identity"
+	"pod2role/mappings"
+)
+
+// This file joins rooms that do not know each other.
+
+// wake makes held requests look again. Sources may call it before the daemon is assembled.
+func (d *daemon) wake() {
+	if d.identity != nil {
+		d.identity.Wake()
+	}
+}
+
+// podChanged fetches sessions ahead for the pods that may have them, before they have an address, and lets go of them
+// with the pod.
+func (d *daemon) podChanged(old, pod *mappings.Pod) {
+	switch {
+	case pod == nil:
+		d.sessions.Release(old.UID)
+		d.decider.Forget(old.UID)
+	default:
+		d.refer(pod)
+	}
+	d.wake()
+}
+
+// namespaceChanged judges the namespace's pods anew.
+func (d *daemon) namespaceChanged(_, ns *mappings.Namespace) {
+	if ns != nil {
+		for _, pod := range d.cluster.Pods() {
+			if pod.Namespace == ns.Name {
+				d.refer(pod)
+			}
+		}
+	}
+	d.wake()
+}
+
+// refer keeps a session for a pod that may have one, and for no other: what is not allowed is never asked for.
+func (d *daemon) refer(pod *mappings.Pod) {
+	decision := d.decider.Decide(pod, d.cluster.Namespace(pod.Namespace))
+	if decision.Verdict != mappings.Allowed || pod.HostNetwork || pod.Finished {
+		d.sessions.Release(pod.UID)
+		return
+	}
+	d.sessions.Refer(pod.UID, credentials.Key(decision.Session))
+}
+
+// recordSource is the CNI's records as identity reads them, nil if there are none.
+func (d *daemon) recordSource() identity.Records {
+	if d.records == nil {
+		return nil
+	}
+	return cniRecords{d.records}
+}
+
+type cniRecords struct{ index *cni.Index }
+
+// Lookup implements identity.Records.
+func (r cniRecords) Lookup(addr netip.Addr) (identity.Record, bool) {
+	record, ok := r.index.Lookup(addr)
+	return identity.Record{UID: record.UID, Namespace: record.Namespace, Name: record.Name, Interface: record.HostInterface}, ok
+}
+
+// recordsRead says whether the CNI's records have been read once.
+func (d *daemon) recordsRead() bool {
+	if d.records == nil {
+		return true
+	}
+	select {
+	case <-d.records.Ready():
+		return true
+	default:
+		return false
+	}
+}
+
+// attestClaim asks the kernel about a claim.
+func (d *daemon) attestClaim(c identity.Claim) (identity.Attestation, string) {
+	result, why := d.attest.Check(attest.Claim(c))
+	return identity.Attestation(result), why
+}
+
+func ingress(conn net.Conn) int {
+	index, _ := attest.Ingress(conn) // 0 where it is not known
+	return index
+}
+
+// redirected says whether a connection was meant for the metadata service. Where nothing of ours redirects, only
+// --direct=allow lets anybody in.
+func (d *daemon) redirected(conn net.Conn) (bool, error) {
+	if d.redirect == nil {
+		return false, nil
+	}
+	return d.redirect.Redirected(conn)
+}
+
+func sentence(parts []string) string { return strings.Join(parts, "; ") }
