@@ -293,7 +293,7 @@ func TestWhatTheKernelDroppedIsFoundAfterTheOverflow(t *testing.T) {
 	r := run(t, t.TempDir())
 	one, two := write(t, r.dir, "u1", "s1", "10.0.0.1/24"), write(t, r.dir, "u2", "s2", "10.0.0.2/24")
 	r.untilPod("10.0.0.2", "u2")
-	r.mu.RLock() // Run can take nothing in
+	r.mu.RLock()      // Run can take nothing in
 	for range queue { // equal events that follow each other would be merged
 		must(t, os.Chmod(one, 0o600))
 		must(t, os.Chmod(two, 0o600))
