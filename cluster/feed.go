@@ -49,7 +49,7 @@ type WatchStatus struct {
 }
 
 func (c *Cluster) podFeed() *feed {
-	f := &feed{resource: "pods", objects: func() int { return len(c.pods.all()) }}
+	f := &feed{resource: "pods", objects: c.pods.count}
 	selector := fields.OneTermEqualSelector("spec.nodeName", c.cfg.Node).String()
 	pods := c.cfg.Client.CoreV1().Pods(metav1.NamespaceAll)
 	c.start(f, &corev1.Pod{}, podStore{view: &c.pods, feed: f}, c.cfg.Client, &cache.ListWatch{
@@ -151,26 +151,34 @@ func (f *feed) progressed(version string) {
 
 // failed notes the outcome of a list, or of opening a watch. An outage is logged once, when it begins.
 func (f *feed) failed(err error) {
-	if err == nil || errors.Is(err, context.Canceled) {
-		return
+	if err == nil || errors.Is(err, context.Canceled) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+		return // a version that is no longer remembered is no fault: client-go lists anew
 	}
 	f.mu.Lock()
-	first := f.state.Connected || f.state.Watches == 0 && f.state.Errors == 0 || f.state.FailedAt.Before(f.state.Since)
+	known := f.state.down()
 	f.state.Errors++
 	f.state.LastError, f.state.FailedAt = err.Error(), time.Now()
 	f.mu.Unlock()
-	if first {
+	if !known {
 		f.log.WithError(err).Warn("API server cannot be asked; what was last known is used")
 	}
 }
 
+// down says that the last attempt to list or watch failed.
+func (s *WatchStatus) down() bool { return s.Errors > 0 && !s.Connected && s.FailedAt.After(s.Since) }
+
 // connected notes that a watch is open, until the result is stopped.
 func (f *feed) connected(w watch.Interface) watch.Interface {
 	f.mu.Lock()
-	defer f.mu.Unlock()
+	recovered := f.state.down()
 	f.state.Connected, f.state.Since = true, time.Now()
 	f.state.Watches++
-	return &connection{Interface: w, feed: f, number: f.state.Watches}
+	c := &connection{Interface: w, feed: f, number: f.state.Watches}
+	f.mu.Unlock()
+	if recovered {
+		f.log.Info("API server answers again")
+	}
+	return c
 }
 
 // connection is an open watch. The reflector stops every watch it has opened, whichever way it ended.

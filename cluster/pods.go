@@ -62,6 +62,12 @@ func (v *podView) at(addr netip.Addr) []*mappings.Pod {
 	return v.addrs[addr.Unmap()]
 }
 
+func (v *podView) count() int {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return len(v.pods)
+}
+
 func (v *podView) all() []*mappings.Pod {
 	v.mu.RLock()
 	out := make([]*mappings.Pod, 0, len(v.pods))

@@ -1,12 +1,19 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/sirupsen/logrus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"pod2role/mappings"
 )
@@ -188,6 +195,46 @@ func TestLookingUpDoesNotAllocate(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+func TestAnotherNodesPodIsIgnoredWhoeverSendsIt(t *testing.T) {
+	c := &Cluster{pods: newPodView(Config{Node: "n1"})}
+	s := podStore{view: &c.pods, feed: &feed{synced: make(chan struct{})}}
+	theirs := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u1", ResourceVersion: "5"}, Spec: corev1.PodSpec{NodeName: "n2"}}
+	if err := errors.Join(s.Replace([]any{theirs}, "5"), s.Update(theirs)); err != nil || c.Pod("u1") != nil {
+		t.Errorf("got %v, %v", c.Pod("u1"), err)
+	}
+}
+
+func TestAnOutageIsLoggedOnceAndSoIsItsEnd(t *testing.T) {
+	var lines []string
+	logger := logrus.New()
+	logger.SetOutput(io.Discard)
+	logger.AddHook(lineHook(func(line string) { lines = append(lines, line) }))
+	f := &feed{log: logrus.NewEntry(logger)}
+	f.connected(watch.NewFake()).Stop()
+	for range 3 {
+		f.failed(io.ErrUnexpectedEOF)
+	}
+	f.failed(apierrors.NewResourceExpired("too old"))
+	f.connected(watch.NewFake()).Stop()
+	f.connected(watch.NewFake())
+	want := []string{"API server cannot be asked; what was last known is used", "API server answers again"}
+	if diff := cmp.Diff(want, lines); diff != "" {
+		t.Errorf("logged (-want +got):\n%s", diff)
+	}
+	if s := f.state; s.Errors != 3 || s.Watches != 3 || !s.Connected {
+		t.Errorf("state %+v", s)
+	}
+}
+
+// lineHook is told every message that is logged.
+type lineHook func(string)
+
+// Levels implements logrus.Hook.
+func (lineHook) Levels() []logrus.Level { return logrus.AllLevels }
+
+// Fire implements logrus.Hook.
+func (f lineHook) Fire(e *logrus.Entry) error { f(e.Message); return nil }
 
 func TestAStoreRefusesWhatItDoesNotKnow(t *testing.T) {
 	c := &Cluster{pods: newPodView(Config{}), namespaces: newNamespaceView(Config{})}

@@ -54,11 +54,11 @@ func (c *Cluster) ReadAddr(ctx context.Context, addr netip.Addr) ([]*mappings.Po
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	addr = addr.Unmap()
-	selector := fields.Set{"spec.nodeName": c.cfg.Node}
+	selector := fields.OneTermEqualSelector("spec.nodeName", c.cfg.Node)
 	if c.primary(addr) {
-		selector["status.podIP"] = addr.String()
+		selector = fields.AndSelectors(selector, fields.OneTermEqualSelector("status.podIP", addr.String()))
 	}
-	list, err := c.cfg.Client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: selector.AsSelector().String()})
+	list, err := c.cfg.Client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: selector.String()})
 	if err != nil {
 		c.count("address", "error")
 		return nil, fmt.Errorf("reading the pods with address %s: %w", addr, err)

@@ -152,15 +152,16 @@ func (rec *Record) identify(args [][2]string) bool {
 	return true
 }
 
-// grants returns the pod's addresses; false: one cannot be read. Addresses of the host and of the loopback interface,
-// for which containerd has a record of its own per pod, are not the pod's.
+// grants returns the addresses of the pod's interface called ifname; false: one cannot be read. Addresses of the host,
+// and of the loopback interface, for which containerd has a record of its own per pod, are left out.
 func (r result) grants(ifname string, config json.RawMessage) ([]grant, bool) {
 	var out []grant
 	for _, ip := range r.IPs {
 		at := -1
 		if ip.Interface != nil && *ip.Interface >= 0 && *ip.Interface < len(r.Interfaces) {
 			at = *ip.Interface
-			if on := r.Interfaces[at]; on.Sandbox == "" || on.Name == "lo" {
+			// Azure's plugin names the pod's interface without its sandbox.
+			if on := r.Interfaces[at]; on.Sandbox == "" && on.Name != ifname || on.Name == "lo" {
 				continue
 			}
 		}
@@ -226,7 +227,7 @@ func (r result) hostEnd(at int, ifname string, config json.RawMessage) string {
 	if len(ends) > 1 {
 		ends = withoutBridges(ends, config)
 	}
-	if len(ends) != 1 {
+	if len(ends) != 1 || ends[0].Name == ifname {
 		return ""
 	}
 	return ends[0].Name

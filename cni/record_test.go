@@ -92,7 +92,9 @@ func TestWhatIsNoWholeRecordIsSkippedWithItsReason(t *testing.T) {
 		{"an address without its prefix", "net-s1-eth0", strings.Replace(whole, "10.0.0.1/24", "10.0.0.1", 1), malformed, 0},
 		{"no address at all", "net-s1-eth0", strings.Replace(whole, "10.0.0.1/24", "0.0.0.0/0", 1), malformed, 0},
 		{"a list where an address belongs", "net-s1-eth0", strings.Replace(whole, `"10.0.0.1/24"`, `[]`, 1), malformed, 0},
-		{"the loopback interface", "net-s1-eth0", strings.Replace(whole, "10.0.0.1/24", "127.0.0.1/8", 1), accepted, 0},
+		{"the host's address", "net-s1-eth0", strings.Replace(whole, `"interface":1`, `"interface":0`, 1), accepted, 0},
+		{"another address of the loopback interface", "net-s1-eth0", strings.Replace(whole, `"eth0","sandbox"`, `"lo","sandbox"`, 1), accepted, 0},
+		{"the loopback address", "net-s1-eth0", strings.Replace(whole, "10.0.0.1/24", "127.0.0.1/8", 1), accepted, 0},
 		{"too many addresses", "net-s1-eth0", string(record("u1", "s1", strings.Split(strings.Repeat("10.0.0.1/24 ", 65), " ")[:65]...)), malformed, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -127,6 +129,7 @@ func TestTheHostsEndIsNamedOnlyIfTheRecordTells(t *testing.T) {
 		{"two candidates, unreadable configuration", []netInterface{host("br9"), host("veth1"), inside("eth0")}, 2, `"!"`, ""},
 		{"only the host's end", []netInterface{host("cali1")}, -1, "", "cali1"},
 		{"only the pod's end", []netInterface{inside("eth0")}, 0, "", ""},
+		{"only the pod's end, without its sandbox", []netInterface{host("eth0")}, -1, "", ""},
 		{"another interface inside", []netInterface{host("veth1"), inside("net1")}, -1, "", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
