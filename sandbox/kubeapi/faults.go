@@ -2,8 +2,10 @@ package kubeapi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -111,13 +113,7 @@ func (s *Server) Deny(verb, resource string) (allow func()) {
 	s.fault(func() { s.faults.denied = append(s.faults.denied, d) })
 	return func() {
 		s.fault(func() {
-			var kept []*denial
-			for _, other := range s.faults.denied {
-				if other != d {
-					kept = append(kept, other)
-				}
-			}
-			s.faults.denied = kept
+			s.faults.denied = slices.DeleteFunc(s.faults.denied, func(other *denial) bool { return other == d })
 		})
 	}
 }
@@ -199,8 +195,8 @@ func (s *Server) authorize(to route) error {
 			if to.name.Namespace != "" {
 				scope = fmt.Sprintf("in the namespace %q", to.name.Namespace)
 			}
-			return apierrors.NewForbidden(to.gvr.GroupResource(), to.name.Name,
-				fmt.Errorf("User %q cannot %s resource %q in API group %q %s", s.cfg.User, to.verb, to.gvr.Resource, to.gvr.Group, scope)) //nolint:staticcheck // kube-apiserver's words
+			message := fmt.Sprintf("User %q cannot %s resource %q in API group %q %s", s.cfg.User, to.verb, to.gvr.Resource, to.gvr.Group, scope)
+			return apierrors.NewForbidden(to.gvr.GroupResource(), to.name.Name, errors.New(message))
 		}
 	}
 	return nil

@@ -165,7 +165,7 @@ func page(found []Object, version uint64, start types.NamespacedName, opts *inte
 		found = found[1:]
 	}
 	rest := int64(len(found)) - opts.Limit
-	if opts.Limit == 0 || rest <= 0 || opts.ResourceVersion == "0" {
+	if opts.Limit <= 0 || rest <= 0 || opts.ResourceVersion == "0" {
 		return found, about
 	}
 	found = found[:opts.Limit]

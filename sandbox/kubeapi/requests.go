@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -90,7 +91,7 @@ func (s *Server) begin(r *http.Request, to route, cancel context.CancelCauseFunc
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.requests) >= maxRequests {
-		s.requests = append(s.requests[:0:0], s.requests[maxRequests/10:]...)
+		s.requests = slices.Clone(s.requests[maxRequests/10:])
 	}
 	s.requests = append(s.requests, rec)
 	s.open[rec] = serving{cancel: cancel, by: by}

@@ -90,7 +90,7 @@ func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 			return err
 		}
 		if err := s.awaitOutage(ctx, func(o Outage) bool { return o != Refuse }); err != nil {
-			return nil //nolint:nilerr // ctx ended, which is how Run ends
+			return nil // ctx ended, which is how Run ends
 		}
 		again, err := net.Listen(ln.Addr().Network(), ln.Addr().String())
 		if err != nil {

@@ -79,7 +79,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, enc encoding, to 
 	defer s.closeWatch(wt)
 	out, err := enc.stream(w)
 	if err != nil {
-		return nil //nolint:nilerr // the client left, nobody to tell
+		return nil // the client left, nobody to tell
 	}
 	if refused != nil {
 		// Once a watch is let in, kube-apiserver tells errors as events.
