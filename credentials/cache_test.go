@@ -138,7 +138,7 @@ func TestRefusalSaysWhenToComeBackAndNamesTheRole(t *testing.T) {
 			t.Errorf("got %s to wait, want between 15s and 1m", e.RetryAfter)
 		}
 		_, err := c.Get(t.Context(), role("reader"))
-		want := "assuming role arn:aws:iam::111122223333:role/reader: STS refuses this node the role: AccessDenied: User is not authorized to perform: sts:AssumeRole (request r-1)"
+		want := "assuming role arn:aws:iam::111122223333:role/reader: STS refuses this node the role: AccessDenied: user is not authorized to perform: sts:AssumeRole (request r-1)"
 		if err.Error() != want {
 			t.Errorf("got error %q, want %q", err, want)
 		}

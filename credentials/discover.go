@@ -141,12 +141,18 @@ func checkEndpoint(endpoint string) error {
 	return nil
 }
 
-// newMetadataClient returns a client that uses IMDSv2 only, and no proxy.
+// newMetadataClient returns a client that uses IMDSv2 only.
 func newMetadataClient(endpoint string) *imds.Client {
 	return imds.New(imds.Options{
 		Endpoint:          endpoint,
 		ClientEnableState: imds.ClientEnabled,
 		EnableFallback:    aws.FalseTernary,
-		HTTPClient:        awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) { t.Proxy = nil }),
+		HTTPClient:        newMetadataHTTPClient(),
 	})
+}
+
+// newMetadataHTTPClient returns a client that uses no proxy: HTTP_PROXY is meant for STS, and a proxy would learn the
+// node's credentials.
+func newMetadataHTTPClient() *awshttp.BuildableClient {
+	return awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) { t.Proxy = nil })
 }

@@ -15,7 +15,7 @@ func explain(err error) *Error {
 	e := &Error{Kind: Unavailable, Err: err}
 	if refused, ok := errors.AsType[smithy.APIError](err); ok {
 		e.Code = refused.ErrorCode()
-		e.Kind = kinds[e.Code]
+		e.Kind, _ = kindOf(e.Code)
 		e.Err = nil
 		if message := refused.ErrorMessage(); message != "" {
 			e.Err = errors.New(message)

@@ -111,9 +111,9 @@ func role(name string) credentials.Key {
 }
 
 var (
-	errRefused = &credentials.Error{Kind: credentials.Refused, Code: "AccessDenied", RequestID: "r-1", Err: errors.New("User is not authorized to perform: sts:AssumeRole")}
+	errRefused = &credentials.Error{Kind: credentials.Refused, Code: "AccessDenied", RequestID: "r-1", Err: errors.New("user is not authorized to perform: sts:AssumeRole")}
 	errDown    = &credentials.Error{Kind: credentials.Unavailable, Code: "ServiceUnavailable"}
-	errSlow    = &credentials.Error{Kind: credentials.Throttled, Code: "Throttling", Err: errors.New("Rate exceeded")}
+	errSlow    = &credentials.Error{Kind: credentials.Throttled, Code: "Throttling", Err: errors.New("rate exceeded")}
 )
 
 // get returns a session that must be there, and how much life it has left.

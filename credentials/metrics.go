@@ -23,20 +23,34 @@ type metrics struct {
 
 func newMetrics(registerer prometheus.Registerer, c *Cache) (*metrics, error) {
 	m := &metrics{
-		calls: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: "sts_calls_total",
-			Help: "Calls to STS by outcome: ok, the AWS error code, other for a code that is not well known, none for no answer."}, []string{"code"}),
-		duration: prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Name: "sts_call_seconds",
-			Help: "How long calls to STS took.", Buckets: []float64{.05, .1, .2, .4, .8, 1.6, 3.2, 6.4}}),
-		flights: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: "flights",
-			Help: "Calls to STS that are under way."}),
-		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: "fetches_total",
-			Help: "Sessions asked of STS, by why (request: a pod waits; renewal; prefetch) and outcome (ok, or the kind of error)."}, []string{"reason", "outcome"}),
-		life: prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Name: "served_life_seconds",
-			Help: "How much life the sessions had left when they were served.", Buckets: []float64{60, 300, 600, 900, 1500, 1800, 2400, 3600}}),
-		unserved: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: "unserved_total",
-			Help: "Requests for a session that were answered with an error, by its kind."}, []string{"kind"}),
-		revoked: prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: "revoked_total",
-			Help: "Sessions dropped because STS refused to renew them."}),
+		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: namespace, Name: "sts_calls_total",
+			Help: "Calls to STS by outcome: ok, the AWS error code, other for a code that is not well known, none for no answer.",
+		}, []string{"code"}),
+		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Namespace: namespace, Name: "sts_call_seconds",
+			Help: "How long calls to STS took.", Buckets: []float64{.05, .1, .2, .4, .8, 1.6, 3.2, 6.4},
+		}),
+		flights: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: namespace, Name: "flights",
+			Help: "Calls to STS that are under way.",
+		}),
+		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: namespace, Name: "fetches_total",
+			Help: "Sessions asked of STS, by why (request: a pod waits; renewal; prefetch) and outcome (ok, or the kind of error).",
+		}, []string{"reason", "outcome"}),
+		life: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Namespace: namespace, Name: "served_life_seconds",
+			Help: "How much life the sessions had left when they were served.", Buckets: []float64{60, 300, 600, 900, 1500, 1800, 2400, 3600},
+		}),
+		unserved: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: namespace, Name: "unserved_total",
+			Help: "Requests for a session that were answered with an error, by its kind.",
+		}, []string{"kind"}),
+		revoked: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: namespace, Name: "revoked_total",
+			Help: "Sessions dropped because STS refused to renew them.",
+		}),
 	}
 	gauge := func(name, help string, count func(*entry) bool) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, func() float64 {

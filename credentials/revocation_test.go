@@ -30,7 +30,7 @@ func use(t *testing.T, c *credentials.Cache, names ...string) {
 }
 
 // served says for how long, from now on, the cache serves the role: in steps of a second, at most an hour.
-func served(t *testing.T, c *credentials.Cache, name string) (for_ time.Duration, then *credentials.Error) {
+func served(t *testing.T, c *credentials.Cache, name string) (lasted time.Duration, then *credentials.Error) {
 	t.Helper()
 	begin := time.Now()
 	for time.Since(begin) < time.Hour {
