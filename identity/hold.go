@@ -75,7 +75,7 @@ func (r *Resolver) hold(ctx context.Context, addr netip.Addr, ingress int) *mapp
 func (r *Resolver) await(ctx context.Context, h *Held, ingress int, q *inquiry) *mappings.Decision {
 	for {
 		woken := r.woken()
-		s := r.look(h.Addr, ingress, q.heard)
+		s := r.look(h.Addr, ingress, q)
 		if settled(s.decision) {
 			return s.decision
 		}

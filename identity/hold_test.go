@@ -134,6 +134,33 @@ func TestAnotherPodOfTheSameNameIsNotTheRecordsPod(t *testing.T) {
 	})
 }
 
+func TestAHeldRequestIsNotAnsweredForWhoeverHasTheAddressNext(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		next func(*fakeRecords, *fakeView) // what becomes of the address
+	}{
+		{"another pod's record", func(r *fakeRecords, v *fakeView) { v.put(newPod("next")); r.put(addr1, newPod("next")) }},
+		{"no record, and a pod that the API server still shows", func(r *fakeRecords, v *fakeView) {
+			v.put(newPod("before", addr1))
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			delete(r.records, addr1)
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				records, view := &fakeRecords{}, newView()
+				records.put(addr1, newPod("asker"))
+				r := newResolver(t, Config{Records: records, View: view})
+				time.AfterFunc(time.Second, func() { tt.next(records, view); r.Wake() })
+				check(t, r.Resolve(t.Context(), addr1, 0), mappings.Pending, nil)
+				check(t, r.Resolve(t.Context(), addr1, 0), mappings.Allowed, nil) // of a request that comes now
+				clean(t, r)
+			})
+		})
+	}
+}
+
 func TestAQuestionAskedInVainIsAskedAgainAfterPauses(t *testing.T) {
 	for _, fail := range []error{nil, errors.New("connection refused")} {
 		synctest.Test(t, func(t *testing.T) {

@@ -16,8 +16,9 @@ type sighting struct {
 	ask      question
 }
 
-// look looks at all sources once, and at what a direct read has said, if there was one. It does no I/O.
-func (r *Resolver) look(addr netip.Addr, ingress int, heard *answer) sighting {
+// look looks at all sources once, and at what the request has found out while it waited; q is nil for one that has not.
+// It does no I/O.
+func (r *Resolver) look(addr netip.Addr, ingress int, q *inquiry) sighting {
 	switch {
 	case !addr.IsValid():
 		return unbound(mappings.NotAPod, "the source address", "not an IP address", "the request has no source address that can be read")
@@ -27,13 +28,27 @@ func (r *Resolver) look(addr netip.Addr, ingress int, heard *answer) sighting {
 	case r.config.Ready != nil && !r.config.Ready():
 		return unbound(mappings.Pending, "the CNI's records", "not read yet", "the CNI's records have not been read yet, so it is not known whose address %s is", addr)
 	}
-	if r.config.Records != nil {
-		// A record outweighs the view, which may still show the pod that had the address before.
-		if record, ok := r.config.Records.Lookup(addr); ok {
-			return r.lookRecord(addr, ingress, record, heard)
-		}
+	var heard *answer
+	if q != nil {
+		heard = q.heard
 	}
-	return r.lookView(addr, ingress, heard)
+	if r.config.Records == nil {
+		return r.lookView(addr, ingress, heard)
+	}
+	record, ok := r.config.Records.Lookup(addr)
+	switch {
+	case q != nil && q.recorded != "" && record.UID != q.recorded:
+		// The request came from the pod that had the address then. Whoever has it by now did not ask.
+		return unbound(mappings.Pending, recordOf(addr), "no longer that of the pod that asked ("+q.recorded+")",
+			"%s was taken back from the pod that asked (%s) while its request waited", addr, q.recorded)
+	case !ok:
+		return r.lookView(addr, ingress, heard)
+	}
+	if q != nil {
+		q.recorded = record.UID
+	}
+	// A record outweighs the view, which may still show the pod that had the address before.
+	return r.lookRecord(addr, ingress, record, heard)
 }
 
 func (r *Resolver) lookRecord(addr netip.Addr, ingress int, record Record, heard *answer) sighting {

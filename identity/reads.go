@@ -36,10 +36,27 @@ func (a *answer) pod(uid string) *mappings.Pod {
 	return nil
 }
 
-// speaksOf says that the answer is about addr and that the view has shown the same pods there ever since. If it has
-// not, the view may know better by now.
+// speaksOf says that the answer is about addr and that the view has shown the same pods there ever since, but for those
+// that the answer itself has brought. If it has not, the view may know better by now.
 func (a *answer) speaksOf(addr netip.Addr, now []*mappings.Pod) bool {
-	return a.question == question{addr: addr} && slices.EqualFunc(a.seen, now, func(x, y *mappings.Pod) bool { return x.UID == y.UID })
+	if a.question != (question{addr: addr}) {
+		return false
+	}
+	for _, pod := range a.seen {
+		if !has(now, pod.UID) {
+			return false
+		}
+	}
+	for _, pod := range now {
+		if !has(a.seen, pod.UID) && !has(a.pods, pod.UID) {
+			return false
+		}
+	}
+	return true
+}
+
+func has(pods []*mappings.Pod, uid string) bool {
+	return slices.ContainsFunc(pods, func(p *mappings.Pod) bool { return p.UID == uid })
 }
 
 // reading is a direct read in flight.
@@ -51,10 +68,11 @@ type reading struct {
 	err     error
 }
 
-// inquiry is what one held request asks of the API server.
+// inquiry is what one held request has found out, and asks of the API server.
 type inquiry struct {
 	resolver *Resolver
 	source   netip.Addr
+	recorded string // UID of the pod whose record stood for the address while the request waited; empty: none did
 
 	asked   question
 	reading *reading // nil: none in flight
@@ -69,7 +87,7 @@ type inquiry struct {
 func (q *inquiry) ask(what question) (answered <-chan struct{}, retry <-chan time.Time) {
 	if what != q.asked { // a record appeared, or went: this is another question
 		q.leave()
-		*q = inquiry{resolver: q.resolver, source: q.source, asked: what}
+		*q = inquiry{resolver: q.resolver, source: q.source, recorded: q.recorded, asked: what}
 	}
 	if what == (question{}) {
 		return nil, nil

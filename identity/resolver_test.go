@@ -150,6 +150,19 @@ func TestNothingIsJudgedBeforeTheSourcesHaveBeenRead(t *testing.T) {
 		view.readAddr = func(context.Context, netip.Addr) ([]*mappings.Pod, error) { return []*mappings.Pod{pod}, nil }
 		check(t, r.Resolve(t.Context(), addr1, 0), mappings.Allowed, pod)
 
+		// The answer may well move the view.
+		empty := newView()
+		empty.unsynced = true
+		empty.readAddr = func(context.Context, netip.Addr) ([]*mappings.Pod, error) {
+			empty.put(pod)
+			return []*mappings.Pod{pod}, nil
+		}
+		start := time.Now()
+		check(t, newResolver(t, Config{View: empty}).Resolve(t.Context(), addr1, 0), mappings.Allowed, pod)
+		if time.Since(start) != 0 {
+			t.Errorf("it took %v", time.Since(start))
+		}
+
 		// A record needs no list of all pods.
 		records := &fakeRecords{}
 		records.put(addr1, pod)
