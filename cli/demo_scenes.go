@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -115,12 +114,12 @@ func tricks(ctx context.Context, w *world, s *stage, web demoPod) error {
 
 func passThrough(ctx context.Context, w *world, s *stage, web demoPod) error {
 	s.scene("What carries no secret is passed through.")
-	for path, want := range map[string]string{
-		"/latest/meta-data/placement/availability-zone": w.imds.Config().Zone,
-		"/latest/meta-data/instance-id":                 w.imds.Config().InstanceID,
+	for _, open := range []struct{ path, want string }{
+		{"/latest/meta-data/placement/availability-zone", w.imds.Config().Zone},
+		{"/latest/meta-data/instance-id", w.imds.Config().InstanceID},
 	} {
-		got := web.ask(ctx, http.MethodGet, path)
-		s.line(got.code == http.StatusOK && got.body == want, "shop/web", "%s for GET %s", strings.TrimSpace(got.outcome()+" "+got.body), path)
+		got := web.ask(ctx, http.MethodGet, open.path)
+		s.line(got.code == http.StatusOK && got.body == open.want, "shop/web", "%s %s for GET %s", got.outcome(), got.body, open.path)
 	}
 	return nil
 }
