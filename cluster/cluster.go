@@ -25,10 +25,10 @@ type Config struct {
 	AnnotationKeys []string
 
 	// OnPod and OnNamespace are called after the view has changed, one call at a time and in the order of the changes;
-	// old is nil for what is new, the other for what is gone. They may ask the view, but must neither block nor call
+	// before is nil for what is new, after for what is gone. They may ask the view, but must neither block nor call
 	// ReadPod or ReadAddr. nil: nobody asks.
-	OnPod       func(old, new *mappings.Pod)
-	OnNamespace func(old, new *mappings.Namespace)
+	OnPod       func(before, after *mappings.Pod)
+	OnNamespace func(before, after *mappings.Namespace)
 
 	Log        *logrus.Entry         // nil: discard
 	Registerer prometheus.Registerer // nil: no metrics

@@ -58,9 +58,9 @@ func start(t *testing.T, cfg kubeapi.Config, before ...func(*kubeapi.Server)) *r
 	r.must(err)
 	r.Cluster, err = cluster.New(cluster.Config{
 		Client: clients.Core, Metadata: clients.Metadata, Node: node, AnnotationKeys: []string{role},
-		OnPod: func(old, new *mappings.Pod) { r.tell(describe(old) + " > " + describe(new)) },
-		OnNamespace: func(old, new *mappings.Namespace) {
-			r.tell(fmt.Sprintf("namespace %v > %v", old != nil, new != nil))
+		OnPod: func(before, after *mappings.Pod) { r.tell(describe(before) + " > " + describe(after)) },
+		OnNamespace: func(before, after *mappings.Namespace) {
+			r.tell(fmt.Sprintf("namespace %v > %v", before != nil, after != nil))
 		},
 	})
 	r.must(err)

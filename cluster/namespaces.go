@@ -8,7 +8,7 @@ import (
 
 // namespaceView holds the namespaces. Only the watch writes to it, so that one mutex will do.
 type namespaceView struct {
-	onNamespace func(old, new *mappings.Namespace)
+	onNamespace func(before, after *mappings.Namespace)
 	keys        []string
 
 	mu         sync.RWMutex

@@ -20,7 +20,7 @@ type knownPod struct {
 
 // podView holds the node's pods. The watch and direct reads both write to it.
 type podView struct {
-	onPod func(old, new *mappings.Pod)
+	onPod func(before, after *mappings.Pod)
 	keys  []string
 	node  string
 
@@ -106,7 +106,7 @@ func (v *podView) replaced(pods []*mappings.Pod, version string) {
 		listed[pod.UID] = true
 	}
 	for uid, known := range v.pods { // only holders of change write
-		if !listed[uid] && !(known.read && newer(known.version, version)) {
+		if !listed[uid] && (!known.read || !newer(known.version, version)) {
 			v.remove(uid)
 		}
 	}

@@ -30,8 +30,11 @@ func TestAnAddressAnswersForTheLastHolderOrNobody(t *testing.T) {
 			{add: at("old", 1, 1), want: "old"}, {add: at("new", 2, 2), want: "new"}, {remove: 2, want: ""},
 		}},
 		{"nor does a third", []step{
-			{add: at("new", 3, 1), want: "new"}, {remove: 1, want: ""},
-			{add: at("old", 1, 1), want: "old"}, {add: at("newer", 4, 2), want: "newer"}, {add: at("older", 2, 2), want: "newer"},
+			{add: at("new", 3, 1), want: "new"},
+			{remove: 1, want: ""},
+			{add: at("old", 1, 1), want: "old"},
+			{add: at("newer", 4, 2), want: "newer"},
+			{add: at("older", 2, 2), want: "newer"},
 			{remove: 4, want: ""},
 		}},
 		{"written at the same time, the one seen later stands", []step{{add: at("old", 1, 1), want: "old"}, {add: at("new", 1, 2), want: "new"}}},

@@ -106,8 +106,8 @@ func parse(name string, data []byte) (Record, []grant, reason) {
 		}
 		return Record{}, nil, foreign
 	}
-	if c.Kind == "" && !c.result.empty() {
-		grants, ok := c.result.grants("", nil)
+	if c.Kind == "" && !c.empty() {
+		grants, ok := c.grants("", nil)
 		if !ok {
 			return Record{}, nil, malformed
 		}

@@ -157,19 +157,14 @@ func FuzzParse(f *testing.F) {
 	f.Add("a-b-c", []byte(`{"kind":"cniCacheV1","result":{"interfaces":[null],"ips":[{"interface":-1}]}}`))
 	f.Fuzz(func(t *testing.T, name string, data []byte) {
 		rec, grants, why := parse(name, data)
-		switch why {
-		case accepted:
-			if rec.UID == "" || rec.Namespace == "" || rec.Name == "" || name != rec.Network+"-"+rec.Sandbox+"-"+rec.Ifname {
-				t.Errorf("accepted %+v from file %q", rec, name)
-			}
-		case anonymous:
-			if rec.UID != "" {
-				t.Errorf("an anonymous record names pod %q", rec.UID)
-			}
-		default:
-			if len(grants) > 0 {
-				t.Errorf("skipped as %q, but grants %v", why, grants)
-			}
+		if why == accepted && (rec.UID == "" || rec.Namespace == "" || rec.Name == "" || name != rec.Network+"-"+rec.Sandbox+"-"+rec.Ifname) {
+			t.Errorf("accepted %+v from file %q", rec, name)
+		}
+		if why != accepted && rec.UID != "" {
+			t.Errorf("skipped as %q, but names pod %q", why, rec.UID)
+		}
+		if why != accepted && why != anonymous && len(grants) > 0 {
+			t.Errorf("skipped as %q, but grants %v", why, grants)
 		}
 		for _, g := range grants {
 			if !g.addr.IsValid() || g.addr.Is4In6() || g.addr.IsUnspecified() || g.addr.Zone() != "" {
