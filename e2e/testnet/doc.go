@@ -12,5 +12,5 @@
 // Tests that use the package call [Main] from TestMain: it makes them run for ordinary users too, in a user namespace.
 // Where neither root nor user namespaces are to be had, [New] skips the test and says why; with CI=true it fails it.
 //
-// The package is for tests only and imports testing.
+// The package is for tests only, imports testing, and exists on Linux only.
 package testnet

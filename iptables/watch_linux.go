@@ -1,0 +1,79 @@
+package iptables
+
+import (
+	"errors"
+
+	"github.com/google/nftables"
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// nftWatcher listens to the kernel's notifications about nftables.
+type nftWatcher struct {
+	conn    *netlink.Conn
+	changed chan struct{}
+	done    chan struct{}
+}
+
+func (nft) watch() (watcher, error) {
+	c, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+	if err != nil {
+		return nil, explain(err)
+	}
+	if err := c.JoinGroup(unix.NFNLGRP_NFTABLES); err != nil {
+		_ = c.Close()
+		return nil, explain(err)
+	}
+	w := &nftWatcher{conn: c, changed: make(chan struct{}, 1), done: make(chan struct{})}
+	go w.listen()
+	return w, nil
+}
+
+func (w *nftWatcher) changes() <-chan struct{} { return w.changed }
+
+func (w *nftWatcher) close() {
+	_ = w.conn.Close()
+	<-w.done
+}
+
+// listen closes changed when the socket fails. Overflow is no failure, but a change that was not told.
+func (w *nftWatcher) listen() {
+	defer close(w.done)
+	defer close(w.changed)
+	for {
+		messages, err := w.conn.Receive()
+		if err != nil && !errors.Is(err, unix.ENOBUFS) {
+			return
+		}
+		concerns := err != nil
+		for _, m := range messages {
+			concerns = concerns || concernsUs(m)
+		}
+		if concerns {
+			select {
+			case w.changed <- struct{}{}:
+			default: // one that is not looked at yet says the same
+			}
+		}
+	}
+}
+
+// concernsUs reports whether a notification is about our table. In all of nf_tables' messages the first attribute names
+// the table; only that of a new generation has none.
+func concernsUs(m netlink.Message) bool {
+	kind := m.Header.Type & 0xff
+	if m.Header.Type>>8 != unix.NFNL_SUBSYS_NFTABLES || kind == unix.NFT_MSG_NEWGEN ||
+		len(m.Data) == 0 || nftables.TableFamily(m.Data[0]) != nftables.TableFamilyINet {
+		return false
+	}
+	ad, err := attributes(m.Data)
+	if err != nil {
+		return false
+	}
+	for ad.Next() {
+		if ad.Type() == unix.NFTA_TABLE_NAME {
+			return ad.String() == tableName
+		}
+	}
+	return false
+}
