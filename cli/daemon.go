@@ -63,6 +63,8 @@ type daemon struct {
 	ruleError  error  // why the rules are not in place; nil: they are, or there are none
 	rulesKnown bool   // the rules have been looked at
 	lastReport string // what was logged last about readiness
+	warnings   string // what was logged last about the rules
+	stopped    bool   // the daemon was told to stop
 }
 
 // Run serves on l until ctx ends, which is no error. The order is: the listener was bound before; the rules; the watches
@@ -76,16 +78,27 @@ func (d *daemon) Run(ctx context.Context, l listeners) error {
 	} else {
 		d.setRules(nil)
 	}
-	group, ctx := errgroup.WithContext(ctx)
+	// Pods are answered until ctx ends and what is under way is finished; the rest goes on until then, because the last
+	// answers need it too.
+	rest, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	group, rest := errgroup.WithContext(rest)
+	serving, cancel := context.WithCancel(ctx)
+	defer cancel()
+	context.AfterFunc(rest, cancel)
 	run := func(what string, f func(context.Context) error) {
 		group.Go(func() error {
-			if err := f(ctx); err != nil {
+			if err := f(rest); err != nil {
 				return fmt.Errorf("%s: %w", what, err)
 			}
 			return nil
 		})
 	}
-	run("answering pods", func(ctx context.Context) error { return d.proxy.Run(ctx, l.app) })
+	run("answering pods", func(context.Context) error {
+		defer stop()
+		return d.proxy.Run(serving, l.app)
+	})
+	context.AfterFunc(ctx, d.stopping)
 	run("serving the operator", func(ctx context.Context) error { return d.debug.Run(ctx, l.metrics, l.debug) })
 	run("following the kernel", d.attest.Run)
 	if d.records != nil {
@@ -99,6 +112,14 @@ func (d *daemon) Run(ctx context.Context, l listeners) error {
 	run("looking for the base ARN", d.discover)
 	run("becoming ready", d.becomeReady)
 	return group.Wait()
+}
+
+// stopping makes the daemon not ready while it finishes what it is answering.
+func (d *daemon) stopping() {
+	d.mu.Lock()
+	d.stopped = true
+	d.mu.Unlock()
+	d.reportReadiness()
 }
 
 // Ready is closed when the daemon was ready for the first time.
@@ -147,6 +168,15 @@ func (d *daemon) checkRules(ctx context.Context) {
 		err = errors.New("another program's rule for the metadata address is consulted before ours: see /debug/rules")
 	}
 	d.setRules(err)
+
+	warnings := sentence(status.Warnings)
+	d.mu.Lock()
+	changed := warnings != d.warnings
+	d.warnings = warnings
+	d.mu.Unlock()
+	if changed && warnings != "" {
+		d.log.WithField("warnings", warnings).Warn("something about the redirect deserves a look")
+	}
 }
 
 func (d *daemon) setRules(err error) {
@@ -249,6 +279,9 @@ func (d *daemon) notReady() []string {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.stopped {
+		missing = append(missing, "the daemon is stopping")
+	}
 	if d.ruleError != nil {
 		missing = append(missing, d.ruleError.Error())
 	} else if !d.rulesKnown {

@@ -24,6 +24,7 @@ func inWorld(t *testing.T, use func(ctx context.Context, w *world), args ...stri
 	if testing.Verbose() {
 		log.SetOutput(t.Output())
 	}
+	routeKlog(logrus.NewEntry(log))
 	err := runWorld(t.Context(), outside{log: logrus.NewEntry(log)}, func(ctx context.Context, w *world) error {
 		if err := w.namespace("shop", `["shop-*"]`); err != nil {
 			return err
@@ -63,7 +64,7 @@ func TestManyColdRequestsForOneRoleMakeOneCall(t *testing.T) {
 		if n := w.sts.Count(demoBaseARN + "shop-job"); n != 1 {
 			t.Errorf("STS was called %d times for %d pods, want once", n, many)
 		}
-	})
+	}, "--hold=25s") // a machine that is busy with other tests must not fail this one
 }
 
 func TestASessionIsFetchedBeforeThePodHasAnAddress(t *testing.T) {
