@@ -47,13 +47,21 @@ func TestWhatARunAmountsTo(t *testing.T) {
 		{name: "a skip fails where none is allowed", stream: stream, failed: true, want: []string{
 			"--- SKIP: a TestRoot: needs root: run it with sudo", "FAIL\t1 tests passed, 0 failed, 1 skipped in 3s: here nothing may be skipped",
 		}},
+		{
+			name: "an input that a fuzz test passes over is no skip", stream: stream + `{"Action":"skip","Package":"a","Test":"FuzzPath/seed#1"}`, allowSkips: true,
+			want: []string{"PASS\t1 tests passed, 0 failed, 1 skipped in 3s"},
+		},
 		{name: "a failed test fails", stream: stream + failing, err: goTestFailed, allowSkips: true, failed: true, want: []string{
 			"FAIL\tb\t0.200s", "FAIL\t1 tests passed, 1 failed, 1 skipped in 3s",
 		}},
-		{name: "a build failure fails", stream: `{"Action":"output","Package":"c","Output":"FAIL\tc [build failed]\n"}`, err: goTestFailed, allowSkips: true, failed: true,
-			want: []string{"FAIL\tc [build failed]"}},
-		{name: "an empty run fails", stream: "", allowSkips: true, failed: true,
-			want: []string{"FAIL\t0 tests passed, 0 failed, 0 skipped in 3s: no test ran"}},
+		{
+			name: "a build failure fails", stream: `{"Action":"output","Package":"c","Output":"FAIL\tc [build failed]\n"}`, err: goTestFailed, allowSkips: true, failed: true,
+			want: []string{"FAIL\tc [build failed]"},
+		},
+		{
+			name: "an empty run fails", stream: "", allowSkips: true, failed: true,
+			want: []string{"FAIL\t0 tests passed, 0 failed, 0 skipped in 3s: no test ran"},
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r, err := read(strings.NewReader(strings.TrimSpace(tt.stream)), new(bytes.Buffer))
