@@ -21,7 +21,7 @@ import (
 )
 
 // patience is when a test that waits for an event gives up: only a failure is that slow.
-const patience = 30 * time.Second
+const patience = 15 * time.Second
 
 // start serves until the test ends and returns the way to it.
 func start(t *testing.T, cfg kubeapi.Config) (*kubeapi.Server, *rest.Config) {
