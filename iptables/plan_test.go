@@ -105,15 +105,18 @@ func TestNewNamesAllThatIsWrong(t *testing.T) {
 		{"link-local IPv6", Config{Port: 8181, NodeAddrs: []netip.Addr{netip.MustParseAddr("fe80::1%eth0")}}, []string{`"fe80::1%eth0"`}},
 		{"no address at all", Config{Port: 8181, NodeAddrs: []netip.Addr{{}}}, []string{"give the address that other hosts reach it by"}},
 		{
-			"two of a family", Config{Port: 8181, NodeAddrs: []netip.Addr{node[0], netip.MustParseAddr("::ffff:10.0.0.11")}},
+			"two of a family",
+			Config{Port: 8181, NodeAddrs: []netip.Addr{node[0], netip.MustParseAddr("::ffff:10.0.0.11")}},
 			[]string{"two addresses of one family, 10.0.0.10 and 10.0.0.11"},
 		},
 		{
-			"a metadata address on loopback", Config{Port: 8181, NodeAddrs: node, Metadata: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:80")}},
+			"a metadata address on loopback",
+			Config{Port: 8181, NodeAddrs: node, Metadata: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:80")}},
 			[]string{`"127.0.0.1:80" is no metadata address`},
 		},
 		{
-			"the node as metadata service", Config{Port: 8181, NodeAddrs: node, Metadata: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.10:80")}},
+			"the node as metadata service",
+			Config{Port: 8181, NodeAddrs: node, Metadata: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.10:80")}},
 			[]string{"both the metadata address and the node's own"},
 		},
 		{"another back end", Config{Port: 8181, NodeAddrs: node, Backend: "ipfw"}, []string{`no back end "ipfw"`}},

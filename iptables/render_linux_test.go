@@ -5,6 +5,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/nftables/expr"
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
 )
 
 func TestStringIsTheRulesAsAnOperatorKnowsThem(t *testing.T) {
@@ -39,7 +42,15 @@ func TestStringIsTheRulesAsAnOperatorKnowsThem(t *testing.T) {
 
 func FuzzRule(f *testing.F) {
 	f.Add([]byte{})
-	f.Add([]byte{2, 0, 0, 0, 8, 0, 1, 0, 'n', 'a', 't', 0})
+	p, err := newPlan(Config{Metadata: DefaultMetadata(), NodeAddrs: []netip.Addr{netip.MustParseAddr("10.0.0.10")}, Port: 8181})
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, c := range chainsOf(p) {
+		for _, r := range c.rules {
+			f.Add(ruleMessage(f, r))
+		}
+	}
 	f.Fuzz(func(_ *testing.T, message []byte) {
 		r, err := decodeRule(message)
 		if err != nil {
@@ -48,4 +59,29 @@ func FuzzRule(f *testing.F) {
 		_ = r.text()
 		_, _ = names(r, netip.MustParseAddr("169.254.169.254")), names(r, netip.MustParseAddr("fd00:ec2::254"))
 	})
+}
+
+// ruleMessage is a rule as the kernel sends it.
+func ruleMessage(f *testing.F, r wantedRule) []byte {
+	f.Helper()
+	var list []netlink.Attribute
+	for _, e := range r.exprs {
+		data, err := expr.Marshal(unix.NFPROTO_INET, e)
+		if err != nil {
+			f.Fatal(err)
+		}
+		list = append(list, netlink.Attribute{Type: unix.NLA_F_NESTED | unix.NFTA_LIST_ELEM, Data: data})
+	}
+	exprs, err := netlink.MarshalAttributes(list)
+	if err != nil {
+		f.Fatal(err)
+	}
+	attrs, err := netlink.MarshalAttributes([]netlink.Attribute{
+		{Type: unix.NLA_F_NESTED | unix.NFTA_RULE_EXPRESSIONS, Data: exprs},
+		{Type: unix.NFTA_RULE_USERDATA, Data: commentData(r.comment)},
+	})
+	if err != nil {
+		f.Fatal(err)
+	}
+	return append([]byte{unix.NFPROTO_INET, 0, 0, 0}, attrs...)
 }

@@ -3,6 +3,7 @@ package iptables_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -52,7 +53,7 @@ func TestWhatSomebodyChangesIsPutBackAtOnce(t *testing.T) {
 			stop := r.run(t)
 			for range 2 { // the repair of a repair as well
 				r.nft(t, tt.script)
-				<-warned
+				next(t, warned)
 				if s := r.check(t); !s.Complete {
 					t.Fatalf("got %q after the repair, want a complete rule set", s.Problems)
 				}
@@ -81,12 +82,12 @@ func TestOwnChangesAndOthersTablesAreNoReasonForARepair(t *testing.T) {
 	c.Log = log
 	r := newRig(t, testnet.Bridge, c)
 	stop := r.run(t)
-	<-warned // nothing was there: Run has put it in, and hears of that
+	next(t, warned) // nothing was there: Run has put it in, and hears of that
 	r.nft(t, "table inet other { chain c { type filter hook prerouting priority 0; }; }")
 	r.apply(t)
 	r.nft(t, "delete table inet other")
 	r.nft(t, "flush table inet pod2role")
-	<-warned // after all of the above
+	next(t, warned) // after all of the above
 	stop()
 	select {
 	case w := <-warned:
@@ -148,6 +149,16 @@ func TestANewPortReplacesTheOldOne(t *testing.T) {
 	wantAnswer(t, r.Pods[0].Namespace, urls()[0], proxied)
 	if s := r.check(t); !s.Complete {
 		t.Errorf("got %q, want a complete rule set", s.Problems)
+	}
+}
+
+// next waits for the next warning. A test in which none comes fails instead of hanging.
+func next(t *testing.T, warned <-chan string) {
+	t.Helper()
+	select {
+	case <-warned:
+	case <-time.After(10 * time.Second):
+		t.Fatal("nothing was put back")
 	}
 }
 
