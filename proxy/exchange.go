@@ -107,11 +107,7 @@ func (p *Proxy) decide(x *exchange) bool {
 	x.decision = p.ask(x)
 	if x.decision.Pod == nil || x.decision.Verdict == mappings.NotAPod {
 		// Without a pod there is nothing to serve, whatever the verdict says.
-		v := x.decision.Verdict
-		if v == mappings.Allowed {
-			v = mappings.Undecided
-		}
-		x.refuse(refuseVerdict(v))
+		x.refuse(refuseVerdict(x.decision.Verdict))
 		return false
 	}
 	if presented && !p.tokens.valid(token[0], x.conn.addr, x.decision.Pod.UID, x.start) {

@@ -99,11 +99,17 @@ func testConfig(upstream string) Config {
 // start runs a proxy until the test ends and returns it with its address.
 func start(t testing.TB, cfg Config) (*Proxy, string) {
 	t.Helper()
+	ln := listenLoopback(t)
+	return run(t, cfg, ln), ln.Addr().String()
+}
+
+// run is start on a listener of the test's.
+func run(t testing.TB, cfg Config, ln net.Listener) *Proxy {
+	t.Helper()
 	p, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ln := listenLoopback(t)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- p.Run(ctx, ln) }()
@@ -113,7 +119,7 @@ func start(t testing.TB, cfg Config) (*Proxy, string) {
 			t.Errorf("Run returned %v", err)
 		}
 	})
-	return p, ln.Addr().String()
+	return p
 }
 
 // client is a connection from a pod.

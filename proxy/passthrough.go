@@ -146,12 +146,12 @@ func (p *Proxy) mayRead(x *exchange) bool {
 	if !p.decide(x) {
 		return false
 	}
-	switch v := x.decision.Verdict; v {
+	switch x.decision.Verdict {
 	case mappings.Allowed, mappings.NoRole, mappings.Malformed, mappings.Forbidden:
 		return true
 	case mappings.Undecided, mappings.Pending, mappings.Ambiguous, mappings.NotAPod, mappings.Busy:
-		x.refuse(refuseVerdict(v))
 	}
+	x.refuse(refuseVerdict(x.decision.Verdict))
 	return false
 }
 

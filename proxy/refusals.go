@@ -53,7 +53,7 @@ type refusal struct {
 	document bool
 }
 
-// refuseVerdict answers every verdict but Allowed. What may change soon is 503, which SDKs try again; 404 is final for
+// refuseVerdict answers a decision that grants nothing. What may change soon is 503, which SDKs try again; 404 is final for
 // them and means that there is no role (https://docs.aws.amazon.com/sdkref/latest/guide/feature-imds-credentials.html).
 func refuseVerdict(v mappings.Verdict) refusal {
 	r := refusal{outcome: outcome(v.String()), status: http.StatusServiceUnavailable, again: comeAgain}
@@ -64,7 +64,9 @@ func refuseVerdict(v mappings.Verdict) refusal {
 		r.status, r.document = http.StatusForbidden, true
 	case mappings.NotAPod:
 		r.status = http.StatusForbidden
-	case mappings.Undecided, mappings.Pending, mappings.Ambiguous, mappings.Busy, mappings.Allowed:
+	case mappings.Allowed: // but there is no pod
+		r.outcome = outcome(mappings.Undecided.String())
+	case mappings.Undecided, mappings.Pending, mappings.Ambiguous, mappings.Busy:
 	}
 	return r
 }

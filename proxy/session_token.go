@@ -21,17 +21,8 @@ func (p *Proxy) token(x *exchange) {
 	}
 	x.hold.deadline = x.start.Add(min(tokenHold, p.cfg.Hold))
 	x.decision = p.ask(x)
-	uid := ""
-	switch x.decision.Verdict {
-	case mappings.Allowed, mappings.NoRole, mappings.Malformed, mappings.Forbidden:
-		if x.decision.Pod == nil {
-			x.refuse(refuseVerdict(mappings.Undecided))
-			return
-		}
-		uid = x.decision.Pod.UID
-	case mappings.Pending, mappings.Ambiguous, mappings.Busy:
-		// Whose token it is will be known later. Until then it is bound to the address, and short-lived.
-	case mappings.Undecided, mappings.NotAPod:
+	uid, ok := bearer(x.decision)
+	if !ok {
 		x.refuse(refuseVerdict(x.decision.Verdict))
 		return
 	}
@@ -44,6 +35,21 @@ func (p *Proxy) token(x *exchange) {
 	x.outcome = served
 	x.w.Header().Set(tokenTTLHeader, strconv.Itoa(ttl)) // without it, some SDKs drop the token
 	x.answer(http.StatusOK, plainText, []byte(p.tokens.mint(x.conn.addr, uid, ttl, x.start)))
+}
+
+// bearer returns the UID of the pod that a token is for. It is empty while that is not known: then the token is bound
+// to the address alone, and short-lived. If it is not a pod, it gets none.
+func bearer(d *mappings.Decision) (uid string, ok bool) {
+	switch d.Verdict {
+	case mappings.Allowed, mappings.NoRole, mappings.Malformed, mappings.Forbidden:
+		if d.Pod != nil {
+			return d.Pod.UID, true
+		}
+	case mappings.Pending, mappings.Ambiguous, mappings.Busy:
+		return "", true
+	case mappings.Undecided, mappings.NotAPod:
+	}
+	return "", false
 }
 
 // tokenTTL reads the TTL that a token was asked for with, in seconds: EC2 takes an integer from 1 to 21600.
