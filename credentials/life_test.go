@@ -71,3 +71,29 @@ func TestThresholdsShrinkWithTheLife(t *testing.T) {
 		t.Errorf("12h: got floor %s and stop %s, want those of an hour", l.floor(), l.stop())
 	}
 }
+
+func TestSessionIsServedAccordingToTheLifeItHasLeft(t *testing.T) {
+	requested := time.Now()
+	e := &entry{session: &Session{}, life: newLife(hourly(), requested, requested.Add(time.Hour))}
+	for _, tt := range []struct {
+		name     string
+		left     time.Duration
+		failures int
+		hurried  bool
+		want     bool
+	}{
+		{"above the floor", 10 * time.Minute, 0, false, true},
+		{"below the floor", 10*time.Minute - 1, 0, false, false},
+		{"below the floor while STS fails", 10*time.Minute - 1, 1, false, true},
+		{"below the floor in a hurry", 10*time.Minute - 1, 0, true, true},
+		{"above the end while STS fails", time.Minute + 1, 1, true, true},
+		{"at the end", time.Minute, 1, true, false},
+		{"expired", -time.Second, 1, true, false},
+	} {
+		e.failures = tt.failures
+		session, left := e.serve(requested.Add(time.Hour-tt.left), tt.hurried)
+		if got := session != nil; got != tt.want || got && left != tt.left {
+			t.Errorf("%s: got served: %v with %s left, want served: %v", tt.name, got, left, tt.want)
+		}
+	}
+}
