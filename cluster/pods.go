@@ -216,6 +216,6 @@ func (v *podView) reindex(old, pod *mappings.Pod) {
 		}
 	}
 	for _, addr := range live(pod) {
-		v.addrs[addr] = append(slices.Clip(v.addrs[addr]), pod)
+		v.addrs[addr] = append(v.addrs[addr], pod)
 	}
 }
