@@ -31,7 +31,7 @@ func TestCommandLines(t *testing.T) {
 		{"version", []string{"version"}, 0, "pod2role ", ""},
 		{"an unknown command", []string{"rnu"}, 2, "", "unknown command"},
 		{"an unknown flag of run", []string{"run", "--node=n", "--iptable"}, 2, "", "did you mean --iptables?"},
-		{"a flag of kube2iam that is gone", []string{"run", "--node=n", "--api-token=x"}, 2, "", "give --kubeconfig instead"},
+		{"a flag of kube2iam that is gone", []string{"run", "--node=n", "--api-token=x"}, 2, "", "give --kubeconfig: a token"},
 		{"an unknown flag of another command", []string{"demo", "--twice"}, 2, "", "unknown flag: --twice"},
 		{"an argument too many", []string{"version", "x"}, 2, "", `unknown command "x"`},
 		{"a base ARN that cannot be read", []string{"run", "--node=n", "--base-role-arn=arn:aws:iam::1:role/"}, 2, "", "arn:aws:iam::1:role/"},

@@ -118,7 +118,7 @@ func (w *world) build(ctx context.Context, group *errgroup.Group, dir string) ([
 
 // start assembles and runs the daemon, and waits until it is ready.
 func (w *world) start(ctx context.Context, group *errgroup.Group, out outside, args []string) error {
-	c, err := config.Parse(args, nil, mistakenRules)
+	c, err := config.Parse(args, nil, nil, mistakenRules)
 	if err != nil {
 		return err
 	}

@@ -25,6 +25,7 @@ import (
 	"pod2role/identity"
 	"pod2role/iptables"
 	"pod2role/mappings"
+	"pod2role/migrate"
 	"pod2role/proxy"
 )
 
@@ -36,7 +37,7 @@ func runCommand(s streams) *cobra.Command {
 		// The options' own parser reports all mistakes at once; cobra's would stop at the first.
 		DisableFlagParsing: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := config.Parse(args, os.Environ(), mistakenRules)
+			c, err := config.Parse(args, os.Environ(), migrate.FlagAdvice, mistakenRules)
 			if errors.Is(err, pflag.ErrHelp) {
 				return cmd.Help()
 			} else if err != nil {

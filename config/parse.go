@@ -26,6 +26,9 @@ func FlagSet() *pflag.FlagSet {
 	return fs
 }
 
+// Became says what to do about a flag of a program that this one replaces, as the end of a sentence; false: it is none.
+type Became func(flag string) (advice string, ok bool)
+
 // Problems is what is wrong with a configuration: one sentence for each mistake.
 type Problems []string
 
@@ -34,11 +37,11 @@ func (p Problems) Error() string { return strings.Join(p, "\n") }
 
 // Parse makes a Config from the arguments behind the command and from environ, whose entries read NAME=value. A flag
 // wins over its environment variable, which wins over the default. What is wrong is returned all at once, as
-// [Problems]; pflag.ErrHelp is returned for --help. Each of checks is asked last for the problems that only another
-// package can see, such as a role that cannot be read.
-func Parse(args, environ []string, checks ...func(Config) []string) (Config, error) {
+// [Problems]; pflag.ErrHelp is returned for --help. became may be nil. Each of checks is asked last for the problems that
+// only another package can see, such as a role that cannot be read.
+func Parse(args, environ []string, became Became, checks ...func(Config) []string) (Config, error) {
 	var problems Problems
-	args, unknown := knownOnly(args)
+	args, unknown := knownOnly(args, became)
 	problems = append(problems, unknown...)
 
 	fs := FlagSet()
@@ -108,7 +111,7 @@ func (r *raw) Type() string       { return r.option.Values }
 func (r *raw) Set(v string) error { r.values = append(r.values, v); return nil }
 
 // knownOnly takes flags that do not exist out of args, with a sentence for each, because pflag would stop at the first.
-func knownOnly(args []string) (known []string, problems []string) {
+func knownOnly(args []string, became Became) (known []string, problems []string) {
 	names := make(map[string]Option)
 	for _, o := range Options() {
 		names[o.Name] = o
@@ -125,7 +128,7 @@ func knownOnly(args []string) (known []string, problems []string) {
 		}
 		o, ok := names[name]
 		if !ok {
-			problems = append(problems, fmt.Sprintf("--%s is not a flag of pod2role%s", name, advice(name, names)))
+			problems = append(problems, fmt.Sprintf("--%s is not a flag of pod2role%s", name, advice(name, names, became)))
 			continue
 		}
 		known = append(known, arg)
@@ -138,9 +141,11 @@ func knownOnly(args []string) (known []string, problems []string) {
 }
 
 // advice tells what to do about a flag that does not exist: what became of a predecessor's flag, or the nearest name.
-func advice(name string, names map[string]Option) string {
-	if became, ok := predecessors()[name]; ok {
-		return "; " + became
+func advice(name string, names map[string]Option, became Became) string {
+	if became != nil {
+		if advice, ok := became(name); ok {
+			return "; " + advice
+		}
 	}
 	best, distance := "", 4
 	for known := range names {
@@ -152,39 +157,6 @@ func advice(name string, names map[string]Option) string {
 		return "; `pod2role run --help` lists them all"
 	}
 	return "; did you mean --" + best + "?"
-}
-
-// predecessors says what became of flags of kube2iam and Kiam that are gone. // :: flag -> advice
-func predecessors() map[string]string {
-	return map[string]string{
-		"api-server":                  "give --kubeconfig instead",
-		"api-token":                   "give --kubeconfig instead; a token on the command line can be read by everyone on the node",
-		"insecure":                    "give --kubeconfig with the API server's certificate authority instead",
-		"auto-discover-default-role":  "name the role with --default-role; giving pods the node's own role is what this program prevents",
-		"iam-role-error-ttl":          "drop it: refusals are always remembered for a short while",
-		"cache-resync-period":         "drop it: the watch needs no resync",
-		"resolve-duplicate-cache-ips": "drop it: two pods with one address are always told apart, or refused",
-		"backoff-max-interval":        "drop it; --hold says how long a request of an unknown pod is held",
-		"backoff-max-elapsed-time":    "use --hold",
-		"use-regional-sts-endpoint":   "drop it: the regional endpoint is the default",
-		"verbose":                     "use --log-level=debug",
-		"debug":                       "use --debug-addr",
-		"version":                     "use `pod2role version`",
-		"port":                        "use --app-port",
-		"host":                        "use --host-ip",
-		"role-base-arn":               "use --base-role-arn",
-		"role-base-arn-autodetect":    "use --auto-discover-base-arn",
-		"session":                     "use --session-name-template",
-		"session-duration":            "use --iam-role-session-ttl",
-		"session-refresh":             "drop it: sessions are renewed from half of their life",
-		"allow-route-regexp":          "use --passthrough-allow",
-		"whitelist-route-regexp":      "use --passthrough-allow",
-		"iptables-remove":             "drop it: the rules stay while the daemon restarts",
-		"allow-ip-query":              "drop it: nobody may ask for another pod",
-		"json-log":                    "use --log-format=json",
-		"level":                       "use --log-level",
-		"server-address":              "drop it: there is no server",
-	}
 }
 
 // given tells which options somebody has set, by flag or variable.

@@ -13,7 +13,7 @@ import (
 )
 
 func TestDefaultsNeedOnlyTheNodesName(t *testing.T) {
-	c, err := Parse([]string{"--node=n1"}, nil)
+	c, err := Parse([]string{"--node=n1"}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +26,7 @@ func TestDefaultsNeedOnlyTheNodesName(t *testing.T) {
 }
 
 func TestAFlagWinsOverItsVariableAndAVariableOverTheDefault(t *testing.T) {
-	c, err := Parse([]string{"--node", "n1", "--hold=2s"}, []string{"POD2ROLE_HOLD=3s", "POD2ROLE_APP_PORT=9000", "POD2ROLE_PORT=tcp://10.0.0.1:80"})
+	c, err := Parse([]string{"--node", "n1", "--hold=2s"}, []string{"POD2ROLE_HOLD=3s", "POD2ROLE_APP_PORT=9000", "POD2ROLE_PORT=tcp://10.0.0.1:80"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,11 +36,12 @@ func TestAFlagWinsOverItsVariableAndAVariableOverTheDefault(t *testing.T) {
 }
 
 func TestEveryMistakeIsReportedAtOnceWithItsRemedy(t *testing.T) {
+	became := func(flag string) (string, bool) { return "give --kubeconfig instead", flag == "api-server" }
 	other := func(Config) []string { return []string{"--default-role is odd"} }
 	_, err := Parse([]string{
 		"--app-port=http", "--hold=5", "--imds-tokens=maybe", "--bas-role-arn=x", "--api-server=x", "--debug-addr=0.0.0.0:1", "--metadata-addr=a/b",
 		"--host-ip=::", "--passthrough-allow=(", "stray", "--iam-role-key=a b", "--sts-rate=NaN", "--assume-role-arn=r", "--iam-role-session-ttl=2h", "--iptables=false", "--redirect=on",
-	}, []string{"POD2ROLE_LOG_LEVEL=loud"}, other)
+	}, []string{"POD2ROLE_LOG_LEVEL=loud"}, became, other)
 	var problems Problems
 	if !errors.As(err, &problems) {
 		t.Fatalf("error is %v, want Problems", err)
@@ -65,7 +66,7 @@ func TestTheOldSwitchForTheRedirectStillWorks(t *testing.T) {
 	for _, tt := range []struct {
 		arg, want string
 	}{{"--iptables", "on"}, {"--iptables=false", "off"}, {"--redirect=external", "external"}} {
-		c, err := Parse([]string{"--node=n", "--direct=allow", tt.arg}, nil)
+		c, err := Parse([]string{"--node=n", "--direct=allow", tt.arg}, nil, nil)
 		if err != nil || c.Redirect != tt.want {
 			t.Errorf("%s: redirect is %q, %v; want %q", tt.arg, c.Redirect, err, tt.want)
 		}
@@ -73,14 +74,14 @@ func TestTheOldSwitchForTheRedirectStillWorks(t *testing.T) {
 }
 
 func TestAnEmptyListSwitchesItsSourceOff(t *testing.T) {
-	c, err := Parse([]string{"--node=n", "--cni-results-dir="}, nil)
+	c, err := Parse([]string{"--node=n", "--cni-results-dir="}, nil, nil)
 	if err != nil || len(c.CNIResultsDir) != 0 {
 		t.Errorf("directories %q, %v; want none", c.CNIResultsDir, err)
 	}
 }
 
 func TestHelpIsAsked(t *testing.T) {
-	if _, err := Parse([]string{"--help"}, nil); !errors.Is(err, pflag.ErrHelp) {
+	if _, err := Parse([]string{"--help"}, nil, nil); !errors.Is(err, pflag.ErrHelp) {
 		t.Errorf("error is %v, want ErrHelp", err)
 	}
 }
@@ -90,7 +91,7 @@ func TestMetadataAddresses(t *testing.T) {
 		"169.254.169.254": {"169.254.169.254", "80"}, "127.0.0.1:1338": {"127.0.0.1", "1338"}, "imds": {"imds", "80"},
 		"fd00:ec2::254": {"fd00:ec2::254", "80"}, "[fd00:ec2::254]:81": {"fd00:ec2::254", "81"}, "[fd00:ec2::254]": {"fd00:ec2::254", "80"},
 	} {
-		c, err := Parse([]string{"--node=n", "--metadata-addr=" + addr}, nil)
+		c, err := Parse([]string{"--node=n", "--metadata-addr=" + addr}, nil, nil)
 		if host, port := c.MetadataAddrPort(); err != nil || host != want[0] || port != want[1] {
 			t.Errorf("%s: %q %q %v, want %q", addr, host, port, err, want)
 		}
@@ -107,9 +108,6 @@ func TestTheTableIsWhole(t *testing.T) {
 			t.Errorf("--%s: listed twice, or without a group, values or a sentence", o.Name)
 		}
 		names[o.Name] = true
-		if _, gone := predecessors()[o.Name]; gone {
-			t.Errorf("--%s exists and is listed as gone", o.Name)
-		}
 		for _, v := range o.split([]string{o.Default}) {
 			if err := o.set(v); o.Default != "" && err != nil {
 				t.Errorf("--%s: default %q %v", o.Name, v, err)
@@ -135,7 +133,7 @@ func FuzzParse(f *testing.F) {
 	f.Add("--node=n\n--hold=5s", "POD2ROLE_APP_PORT=1")
 	f.Add("--app-port\n--host-ip=::1,10.0.0.1", "")
 	f.Fuzz(func(t *testing.T, args, environ string) {
-		c, err := Parse(strings.Split(args, "\n"), strings.Split(environ, "\n"))
+		c, err := Parse(strings.Split(args, "\n"), strings.Split(environ, "\n"), nil)
 		if err == nil && (c.Node == "" || c.AppPort == 0 || c.AppPort == c.MetricsPort) {
 			t.Errorf("accepted %q %q as %+v", args, environ, c)
 		}
