@@ -11,7 +11,7 @@ REVISION ?= $(shell git rev-parse HEAD 2>/dev/null)
 ARCHS    ?= amd64 arm64
 IMAGE    ?= pod2role:$(VERSION)
 CA       ?= $(firstword $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/cert.pem))
-BUILD     = CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X pod2role/cli.linkedVersion=$(VERSION)'
+RELEASE   = CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X pod2role/cli.linkedVersion=$(VERSION)'
 
 # The tools are built once for each state of tools/go.sum, whatever the files' times say, so that .cache can be kept.
 TOOLS    := .cache/bin/$(shell cksum tools/go.sum | cut -d ' ' -f 1)
@@ -51,7 +51,7 @@ setup: ## install what the tests need and the machine lacks (as root on Debian)
 	@tools/setup
 
 build: ## bin/pod2role for this machine
-	@mkdir -p bin && $(BUILD) -o bin/pod2role .
+	@mkdir -p bin && go build -o bin/pod2role .
 
 go-test: $(GOTEST) ## all Go tests
 	@cd tools && go test ./gotest ./image
@@ -108,7 +108,7 @@ chart: $(HELM) ## lint and render the chart, and hold it to what it promises
 
 image: ## dist/pod2role-VERSION.tar: an OCI archive for ARCHS, made without a container engine
 	@mkdir -p dist
-	@for arch in $(ARCHS); do GOOS=linux GOARCH=$$arch $(BUILD) -o dist/pod2role-linux-$$arch . || exit; done
+	@for arch in $(ARCHS); do GOOS=linux GOARCH=$$arch $(RELEASE) -o dist/pod2role-linux-$$arch . || exit; done
 	@cd tools && go run ./image -name '$(IMAGE)' -revision '$(REVISION)' -ca '$(CA)' -o ../dist/pod2role-$(VERSION).tar \
 		$(foreach arch,$(ARCHS),$(arch)=../dist/pod2role-linux-$(arch))
 	@echo 'dist/pod2role-$(VERSION).tar: $(IMAGE) for $(ARCHS)'
