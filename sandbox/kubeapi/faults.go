@@ -16,7 +16,7 @@ import (
 type Outage int
 
 const (
-	// Up: it is not.
+	// Up is no outage.
 	Up Outage = iota
 	// Refuse closes the listener and every connection: dialling is refused, as
 	// when no kube-apiserver runs. Needs Run; for a bare handler it is Reset.

@@ -132,7 +132,7 @@ func (e encoding) stream(w http.ResponseWriter) (*stream, error) {
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("Cache-Control", "no-cache, private")
 	w.WriteHeader(http.StatusOK)
-	st := &stream{encoding: e, frames: e.StreamSerializer.Framer.NewFrameWriter(w), flush: http.NewResponseController(w).Flush}
+	st := &stream{encoding: e, frames: e.StreamSerializer.NewFrameWriter(w), flush: http.NewResponseController(w).Flush}
 	return st, st.flush()
 }
 
