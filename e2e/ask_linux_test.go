@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -146,4 +147,34 @@ func (p *pod) expectRefusal(t *testing.T, code int) {
 	if session.RoleARN != "" || a.code != code {
 		t.Errorf("%s got the role %q (%d %q), want %d", p, session.RoleARN, a.code, a.body, code)
 	}
+}
+
+// expectToken checks that a session token is of the role, a name.
+func (p *pod) expectToken(t *testing.T, token, role string) {
+	t.Helper()
+	session, err := sts.Decode(token)
+	if err != nil || session.RoleARN != baseARN+role {
+		t.Errorf("%s got a session token of %q (%v), want %s", p, session.RoleARN, err, role)
+	}
+}
+
+// requests is how many requests of pods the daemon has answered, by its metrics.
+func (n *node) requests(t *testing.T) int {
+	t.Helper()
+	a, err := exchange(t.Context(), n.Node, "127.0.0.1:8182", http.MethodGet, "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	total := 0
+	for line := range strings.Lines(a.body) {
+		if !strings.HasPrefix(line, "pod2role_proxy_requests_total{") {
+			continue
+		}
+		count, err := strconv.Atoi(strings.TrimSpace(line[strings.LastIndexByte(line, ' '):]))
+		if err != nil {
+			t.Fatalf("reading the metric %q: %v", line, err)
+		}
+		total += count
+	}
+	return total
 }
