@@ -40,8 +40,8 @@ func (x *exchange) fail(status int, o outcome) {
 }
 
 // failAgain is fail for what may be different soon.
-func (x *exchange) failAgain(o outcome, after time.Duration) {
-	x.w.Header().Set("Retry-After", seconds(after))
+func (x *exchange) failAgain(o outcome) {
+	x.w.Header().Set("Retry-After", seconds(comeAgain))
 	x.fail(http.StatusServiceUnavailable, o)
 }
 

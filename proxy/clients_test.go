@@ -29,18 +29,28 @@ func TestClientsGetTheirCredentials(t *testing.T) {
 		also  []string // further paths
 		keep  bool     // all on one connection
 	}{
-		{name: "botocore", ttl: "21600", list: rolePath, role: rolePath, also: []string{zonePath + "/"},
-			lines: []string{"User-Agent: Boto3/1.43.11", "Accept-Encoding: identity"}},
-		{name: "Go v2", ttl: "300", list: rolePath, role: rolePath, keep: true,
-			lines: []string{"User-Agent: aws-sdk-go-v2/1.41.6", "Accept-Encoding: gzip", "Amz-Sdk-Request: attempt=1; max=3"}},
-		{name: "Java v2", ttl: "21600", list: extended, role: extended, keep: true,
-			lines: []string{"User-Agent: aws-sdk-java/2.31", "Accept: */*", "Connection: keep-alive"}},
+		{
+			name: "botocore", ttl: "21600", list: rolePath, role: rolePath, also: []string{zonePath + "/"},
+			lines: []string{"User-Agent: Boto3/1.43.11", "Accept-Encoding: identity"},
+		},
+		{
+			name: "Go v2", ttl: "300", list: rolePath, role: rolePath, keep: true,
+			lines: []string{"User-Agent: aws-sdk-go-v2/1.41.6", "Accept-Encoding: gzip", "Amz-Sdk-Request: attempt=1; max=3"},
+		},
+		{
+			name: "Java v2", ttl: "21600", list: extended, role: extended, keep: true,
+			lines: []string{"User-Agent: aws-sdk-java/2.31", "Accept: */*", "Connection: keep-alive"},
+		},
 		{name: "Java v1", list: rolePath, role: rolePath, lines: []string{"User-Agent: aws-sdk-java/1.12", "Accept: */*", "Connection: keep-alive"}},
 		{name: "JS v3", ttl: "21600", list: rolePath, role: rolePath, lines: []string{"Connection: close"}},
-		{name: "Rust", ttl: "21600", list: rolePath, role: rolePath, keep: true,
-			lines: []string{"user-agent: aws-sdk-rust/1.3", "x-amz-user-agent: aws-sdk-rust/1.3"}},
-		{name: "C++", ttl: "21600", list: listPath, role: rolePath, also: []string{zonePath},
-			lines: []string{"user-agent: aws-sdk-cpp/1.11", "Accept: */*"}},
+		{
+			name: "Rust", ttl: "21600", list: rolePath, role: rolePath, keep: true,
+			lines: []string{"user-agent: aws-sdk-rust/1.3", "x-amz-user-agent: aws-sdk-rust/1.3"},
+		},
+		{
+			name: "C++", ttl: "21600", list: listPath, role: rolePath, also: []string{zonePath},
+			lines: []string{"user-agent: aws-sdk-cpp/1.11", "Accept: */*"},
+		},
 		{name: ".NET", ttl: "21600", list: listPath, role: rolePath, also: []string{"/latest/meta-data/iam/info"}},
 		{name: "Envoy", ttl: "21600", list: listPath, role: rolePath, lines: []string{"user-agent: Envoy", "x-envoy-expected-rq-timeout-ms: 5000"}},
 		{name: "CRT", ttl: "21600", list: rolePath, role: rolePath, lines: []string{"Accept: */*", "user-agent: aws-sdk-crt/credentials-provider"}},

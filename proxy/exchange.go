@@ -80,7 +80,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer x.conn.source.requests.Add(-1)
 	if int(x.conn.source.requests.Add(1)) > p.cfg.MaxRequestsPerSource {
-		x.failAgain(outcomeOverLimit, comeAgain)
+		x.failAgain(outcomeOverLimit)
 		return
 	}
 	x.hold = hold{Context: r.Context(), deadline: x.start.Add(p.cfg.Hold)}

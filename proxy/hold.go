@@ -36,8 +36,8 @@ func (h *hold) start() context.Context {
 	return h.timed
 }
 
-// release ends the context and stops its timer, if it has one.
+// release stops the timer, if there is one. The request's own context, which net/http ends, ends the rest.
 func (h *hold) release() {
-	h.once.Do(func() { h.timed, h.cancel = context.WithCancel(h.Context) })
+	h.once.Do(func() { h.timed, h.cancel = h.Context, func() {} })
 	h.cancel()
 }

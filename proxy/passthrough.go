@@ -159,7 +159,7 @@ func (p *Proxy) mayRead(x *exchange) bool {
 func (p *Proxy) fetch(x *exchange) *reply {
 	if !x.conn.source.upstream.Allow() {
 		p.metrics.upstream.WithLabelValues(upstreamRate).Inc()
-		x.failAgain(outcomeOverLimit, comeAgain)
+		x.failAgain(outcomeOverLimit)
 		return nil
 	}
 	found, err := p.documents.get(x.r.Context(), x.target.path)

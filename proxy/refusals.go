@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -34,12 +35,11 @@ const (
 
 // level is the log level of an outcome that concerns a role: what somebody should look at is a warning.
 func (o outcome) level() logrus.Level {
-	switch o {
-	case served, outcomeGone, outcomeToken, outcomeForwarded, outcome(mappings.NoRole.String()):
+	ordinary := []outcome{served, outcomeGone, outcomeToken, outcomeForwarded, outcome(mappings.NoRole.String())}
+	if slices.Contains(ordinary, o) {
 		return logrus.InfoLevel
-	default:
-		return logrus.WarnLevel
 	}
+	return logrus.WarnLevel
 }
 
 // refusal is how a decision or an error is answered. Every refusal that does not depend on the path is in the two

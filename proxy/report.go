@@ -20,7 +20,11 @@ func (p *Proxy) finish(x *exchange) {
 		})
 	}
 	if level := x.outcome.level(); p.mayLog(level, x.conn.source) {
-		p.entry(x.conn).WithFields(x.fields(took)).Log(level, "a pod asked for its role")
+		e := p.entry(x.conn).WithFields(x.fields(took))
+		if x.err != nil {
+			e = e.WithError(x.err)
+		}
+		e.Log(level, "a pod asked for its role")
 	}
 }
 
@@ -65,9 +69,6 @@ func (x *exchange) fields(took time.Duration) logrus.Fields {
 		if x.outcome != served {
 			f["reason"] = d.Reason
 		}
-	}
-	if x.err != nil {
-		f[logrus.ErrorKey] = x.err
 	}
 	return f
 }

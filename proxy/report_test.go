@@ -59,15 +59,31 @@ func TestEachRequestForARoleIsReportedOnce(t *testing.T) {
 		level    string
 		contains []string
 	}{
-		{"served", readerAddr, rolePath + "reader", nil,
-			Request{Route: "role", Role: "reader", Outcome: "served", Status: 200}, "info", []string{"pod=shop/reader", "role=" + "\"" + testBase + "reader"}},
+		{
+			"served", readerAddr, rolePath + "reader", nil,
+			Request{Route: "role", Role: "reader", Outcome: "served", Status: 200},
+			"info",
+			[]string{"pod=shop/reader", "role=" + "\"" + testBase + "reader"},
+		},
 		{"listed", readerAddr, rolePath, nil, Request{Route: "list", Outcome: "served", Status: 200}, "info", nil},
-		{"another pod's", readerAddr, rolePath + "writer", nil,
-			Request{Route: "role", Role: "writer", Outcome: "other-role", Status: 404}, "warning", []string{"pod=shop/reader", "asked=writer"}},
-		{"refused by STS", readerAddr, rolePath + "reader", telling,
-			Request{Route: "role", Role: "reader", Outcome: "refused", Status: 403, Err: telling}, "warning", []string{"AccessDenied"}},
-		{"no pod", unknownAddr, listPath + "-extended/x", nil,
-			Request{Route: "extended-role", Role: "x", Outcome: "not-a-pod", Status: 403}, "warning", []string{"addr=" + unknownAddr}},
+		{
+			"another pod's", readerAddr, rolePath + "writer", nil,
+			Request{Route: "role", Role: "writer", Outcome: "other-role", Status: 404},
+			"warning",
+			[]string{"pod=shop/reader", "asked=writer"},
+		},
+		{
+			"refused by STS", readerAddr, rolePath + "reader", telling,
+			Request{Route: "role", Role: "reader", Outcome: "refused", Status: 403, Err: telling},
+			"warning",
+			[]string{"AccessDenied"},
+		},
+		{
+			"no pod", unknownAddr, listPath + "-extended/x", nil,
+			Request{Route: "extended-role", Role: "x", Outcome: "not-a-pod", Status: 403},
+			"warning",
+			[]string{"addr=" + unknownAddr},
+		},
 		{"not a request for a role", readerAddr, "/latest/user-data", nil, Request{}, "", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -77,10 +77,10 @@ func (p *Proxy) session(x *exchange) *credentials.Session {
 		x.refuse(refuseError(err))
 		return nil
 	case s == nil:
-		x.failAgain(outcomeFailed, comeAgain)
+		x.failAgain(outcomeFailed)
 		return nil
 	case !time.Now().Before(s.Expiration):
-		x.failAgain(outcomeExpired, comeAgain)
+		x.failAgain(outcomeExpired)
 		return nil
 	}
 	return s

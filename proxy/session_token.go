@@ -28,7 +28,7 @@ func (p *Proxy) token(x *exchange) {
 	}
 	if p.cfg.TokenHopLimit > 0 {
 		if x.err = setHopLimit(x.conn.Conn, x.conn.addr, p.cfg.TokenHopLimit); x.err != nil {
-			x.failAgain(outcomeFailed, comeAgain)
+			x.failAgain(outcomeFailed)
 			return
 		}
 	}

@@ -1,6 +1,9 @@
 package proxy
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // route is what a request is for. The zero value is answered with 400.
 type route int
@@ -112,10 +115,8 @@ func classify(method, raw string) target {
 	case len(segments) == 2 && segments[1] == "user-data" && !deniedSegment(segments[0]):
 		return target{route: routeUserData, path: canonical(segments, path)}
 	}
-	for _, s := range segments { // the version as well: some servers take a path without one
-		if deniedSegment(s) {
-			return target{route: routeDenied}
-		}
+	if slices.ContainsFunc(segments, deniedSegment) { // the version as well: some servers take a path without one
+		return target{route: routeDenied}
 	}
 	return target{route: routePassThrough, path: canonical(segments, path)}
 }

@@ -359,7 +359,7 @@ func TestLimitsOutliveConnections(t *testing.T) {
 	}
 	now := time.Now()
 	src, _ := s.connect(addr, now)
-	for src.upstream.AllowN(now, 1) { //nolint:revive // until it is empty
+	for src.upstream.AllowN(now, 1) { // until it is empty
 	}
 	s.disconnect(src)
 	if again, _ := s.connect(addr, now.Add(time.Second)); again != src {
