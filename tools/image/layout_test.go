@@ -27,7 +27,7 @@ func packed(t *testing.T) []byte {
 	}
 	out := filepath.Join(dir, "out.tar")
 	args := []string{
-		"-name", "pod2role:v1", "-revision", "abc", "-ca", filepath.Join(dir, "ca"), "-o", out,
+		"-name", "registry.example:5000/pod2role:v1", "-revision", "abc", "-ca", filepath.Join(dir, "ca"), "-o", out,
 		"amd64=" + filepath.Join(dir, "amd64"), "arm64=" + filepath.Join(dir, "arm64"),
 	}
 	var errs bytes.Buffer
@@ -88,8 +88,11 @@ func TestEachArchitectureHasItsBinaryAndTheCertificates(t *testing.T) {
 	if err := json.Unmarshal([]byte(files["index.json"]), &top); err != nil {
 		t.Fatal(err)
 	}
-	if got := top.Manifests[0].Annotations["io.containerd.image.name"]; got != "pod2role:v1" {
+	if got := top.Manifests[0].Annotations["io.containerd.image.name"]; got != "registry.example:5000/pod2role:v1" {
 		t.Errorf("the archive's image is named %q", got)
+	}
+	if got := top.Manifests[0].Annotations["org.opencontainers.image.ref.name"]; got != "v1" {
+		t.Errorf("the archive's image has the tag %q", got)
 	}
 	follow(top.Manifests[0], &images)
 	for n, arch := range []string{"amd64", "arm64"} {
@@ -121,6 +124,19 @@ func TestEachArchitectureHasItsBinaryAndTheCertificates(t *testing.T) {
 		}
 		if inside["pod2role"] != "for "+arch || inside["etc/ssl/certs/ca-certificates.crt"] != certificate {
 			t.Errorf("the layer for %s holds the wrong files", arch)
+		}
+	}
+}
+
+func TestAnImageNeedsATag(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, []byte(certificate), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"", "pod2role", "pod2role:", ":v1", "registry.example:5000/pod2role"} {
+		var errs bytes.Buffer
+		if code := run([]string{"-name", name, "-ca", file, "-o", file + ".tar", "amd64=" + file}, &errs); code != 1 {
+			t.Errorf("%q: exit status %d, want 1", name, code)
 		}
 	}
 }

@@ -43,7 +43,8 @@ func pack(name, revision, ca, out string, binaries []string) error {
 	if !strings.Contains(string(certificates), "-----BEGIN CERTIFICATE-----") {
 		return fmt.Errorf("%q holds no CA certificates", ca)
 	}
-	repository, tag, ok := strings.Cut(name, ":")
+	base := name[strings.LastIndex(name, "/")+1:] // a registry may have a port
+	repository, tag, ok := strings.Cut(base, ":")
 	if !ok || repository == "" || tag == "" || out == "" || len(binaries) == 0 {
 		return fmt.Errorf("-name NAME:TAG, -o FILE and at least one ARCHITECTURE=BINARY are needed")
 	}
