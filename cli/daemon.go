@@ -32,6 +32,8 @@ const (
 	checkInterval = 10 * time.Second
 	// discoverRetry is how long to wait before the base ARN is looked for again.
 	discoverRetry = 5 * time.Second
+	// discoverTimeout is how long the instance is asked before STS is, as on a node without a metadata service.
+	discoverTimeout = 10 * time.Second
 	// firstRound is how long readiness waits for the sessions of the pods that are there at the start: one broken role
 	// must not keep a node out of service.
 	firstRound = 15 * time.Second
@@ -227,13 +229,17 @@ func (d *daemon) discover(ctx context.Context) error {
 func (d *daemon) findBaseARN(ctx context.Context) (string, error) {
 	var instance error
 	if d.config.Metadata != "emulate" {
-		base, err := credentials.DiscoverBaseARN(ctx, "http://"+net.JoinHostPort(d.config.MetadataAddrPort()))
+		asking, cancel := context.WithTimeout(ctx, discoverTimeout) // it repeats as long as it may
+		base, err := credentials.DiscoverBaseARN(asking, "http://"+net.JoinHostPort(d.config.MetadataAddrPort()))
+		cancel()
 		if err == nil {
 			return base, nil
 		}
 		instance = err
 	}
-	base, err := d.sts.BaseARN(ctx)
+	asking, cancel := context.WithTimeout(ctx, discoverTimeout)
+	defer cancel()
+	base, err := d.sts.BaseARN(asking)
 	if err != nil {
 		return "", fmt.Errorf("discovering the base ARN (give --base-role-arn to do without): %w", errors.Join(instance, err))
 	}
