@@ -83,17 +83,3 @@ func hostAddrs(ctx context.Context, given []netip.Addr) ([]netip.Addr, error) {
 	}
 	return found, nil
 }
-
-// isHostAddr tells whether addr is one of this node's own, which identifies no pod.
-func isHostAddr(addr netip.Addr) bool {
-	addrs, err := net.InterfaceAddrs()
-	if err != nil {
-		return false // then the address is unknown, which grants nothing either
-	}
-	for _, a := range addrs {
-		if prefix, err := netip.ParsePrefix(a.String()); err == nil && prefix.Addr().Unmap() == addr {
-			return true
-		}
-	}
-	return false
-}

@@ -112,7 +112,7 @@ func assemble(ctx context.Context, c config.Config, o outside) (*daemon, error) 
 		return nil, err
 	}
 	if d.identity, err = identity.New(identity.Config{
-		Records: d.recordSource(), View: d.cluster, Attest: d.attestClaim, Decide: d.decider.Decide, Ready: d.recordsRead, IsNodeAddr: isHostAddr,
+		Records: d.recordSource(), View: d.cluster, Attest: d.attestClaim, Decide: d.decider.Decide, Ready: d.recordsRead, IsNodeAddr: new(ownAddrs).contains,
 		Hold: c.Hold, MaxHeld: c.HoldMax, MaxHeldPerSource: c.HoldMaxPerSource, Log: part("identity"), Registerer: d.registry,
 	}); err != nil {
 		return nil, err
