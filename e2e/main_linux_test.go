@@ -32,11 +32,11 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	if err := build("..", slices.Concat(raceFlags(), []string{"-o", dir, "pod2role"})); err != nil {
+	if err := build("..", slices.Concat(raceFlags(), []string{"-ldflags=-s -w", "-o", dir, "pod2role"})); err != nil {
 		fmt.Fprintln(os.Stderr, "building the daemon:", err)
 		return 1
 	}
-	if err := build("clients", []string{"-o", dir, "./sdkv1", "./sdkv2"}); err != nil {
+	if err := build("clients", []string{"-ldflags=-s -w", "-o", dir, "./sdkv1", "./sdkv2"}); err != nil {
 		fmt.Fprintln(os.Stderr, "building the Go clients, without which TestClients misses them:", err)
 	}
 	return testnet.Main(m)
