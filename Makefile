@@ -106,7 +106,7 @@ bench: ## the benchmarks; BENCH=NAME for some
 chart: $(HELM) ## lint and render the chart, and hold it to what it promises
 	@HELM=$(abspath $(HELM)) charts/test
 
-image: ## dist/pod2role-VERSION.tar: an OCI archive for ARCHS, made without a container engine
+image: ## dist/pod2role-VERSION.tar: an OCI archive for ARCHS, made without a container engine; IMAGE=REGISTRY/pod2role:TAG names it
 	@mkdir -p dist
 	@for arch in $(ARCHS); do GOOS=linux GOARCH=$$arch $(RELEASE) -o dist/pod2role-linux-$$arch . || exit; done
 	@cd tools && go run ./image -name '$(IMAGE)' -revision '$(REVISION)' -ca '$(CA)' -o ../dist/pod2role-$(VERSION).tar \
