@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"pod2role/attest"
 	"pod2role/cni"
@@ -72,6 +73,9 @@ func (r cniRecords) Lookup(addr netip.Addr) (identity.Record, bool) {
 	record, ok := r.index.Lookup(addr)
 	return identity.Record{UID: record.UID, Namespace: record.Namespace, Name: record.Name, Interface: record.HostInterface}, ok
 }
+
+// TakenBack implements identity.Records.
+func (r cniRecords) TakenBack(addr netip.Addr) (uid string, at time.Time) { return r.index.TakenBack(addr) }
 
 // recordsRead says whether the CNI's records have been read once.
 func (d *daemon) recordsRead() bool {

@@ -62,14 +62,18 @@ func (a addresses) lookup(addr netip.Addr) *claim {
 }
 
 // add makes a claim. A claim that loses, now or later, is void for good: it does not come back when the winner goes,
-// because the winner was given the address only after the loser had lost it.
-func (a addresses) add(c *claim) {
+// because the winner was given the address only after the loser had lost it. If the winner is no pod, add returns the pod
+// that has lost the address.
+func (a addresses) add(c *claim) (lost string) {
 	h := a[c.addr]
 	if h == nil {
 		h = &holding{newest: c.order}
 		a[c.addr] = h
 	}
 	h.files++
+	if c.pod == "" && len(h.standing) > 0 && c.order.after(h.newest) {
+		lost = h.standing[0].pod
+	}
 	switch {
 	case h.files == 1:
 		h.standing = []*claim{c}
@@ -86,15 +90,22 @@ func (a addresses) add(c *claim) {
 		c.record = nil
 	}
 	h.newest = latest(h.newest, c.order)
+	return lost
 }
 
-// remove withdraws a claim whose file is gone or has changed.
-func (a addresses) remove(c *claim) {
+// remove withdraws a claim whose file is gone or has changed. If it was all that stood for the address, remove returns
+// its pod.
+func (a addresses) remove(c *claim) (lost string) {
 	h := a[c.addr]
+	stood := len(h.standing)
 	h.standing = slices.DeleteFunc(h.standing, func(x *claim) bool { return x == c })
+	if stood > len(h.standing) && len(h.standing) == 0 {
+		lost = c.pod
+	}
 	if h.files--; h.files == 0 {
 		delete(a, c.addr)
 	}
+	return lost
 }
 
 func (h *holding) void() {

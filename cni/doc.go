@@ -8,7 +8,8 @@
 // It guarantees that an address answers for the pod it was given to last, or not at all. Of two records for one
 // address the newer stands; where that cannot be told neither does; and when the newer record goes away the older one
 // does not come back, although its file may still exist, because an address is given anew only after it was released.
-// A directory that cannot be watched answers nothing, because its records could outlive the addresses unnoticed.
+// A directory that cannot be watched answers nothing, because its records could outlive the addresses unnoticed. Of an
+// address whose record is gone it remembers whose that was ([Index.TakenBack]), against sources that are late.
 //
 // It refuses, counts and otherwise ignores what is not a whole record: half-written, foreign, oversized and malformed
 // files, symbolic links and whatever is not a regular file. It writes nothing, talks to no runtime, and does not know

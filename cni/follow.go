@@ -128,7 +128,7 @@ func (x *Index) alias(i int) error {
 
 // apply makes what was found known, all at once: in between, an older record could stand for want of the newer one.
 func (x *Index) apply(changes []change) {
-	changed := false
+	changed, now := false, time.Now()
 	x.mu.Lock()
 	for i, d := range x.dirs {
 		x.status[i].Watched, x.status[i].Error = d.watched, ""
@@ -139,7 +139,9 @@ func (x *Index) apply(changes []change) {
 	for _, c := range changes {
 		if old := c.dir.files[c.name]; old != nil {
 			for _, gone := range old.claims {
-				x.all.remove(gone)
+				if pod := x.all.remove(gone); pod != "" && c.dir.present() {
+					x.taken.note(gone.addr, pod, now)
+				}
 			}
 			changed = changed || len(old.claims) > 0
 			delete(c.dir.files, c.name)
@@ -148,7 +150,11 @@ func (x *Index) apply(changes []change) {
 	for _, c := range changes {
 		if c.file != nil {
 			for _, fresh := range c.file.claims {
-				x.all.add(fresh)
+				if pod := x.all.add(fresh); pod != "" {
+					x.taken.note(fresh.addr, pod, now)
+				} else if c := x.all.lookup(fresh.addr); c != nil && c.pod != "" {
+					delete(x.taken, fresh.addr)
+				}
 			}
 			changed = changed || len(c.file.claims) > 0
 			c.dir.files[c.name] = c.file

@@ -45,12 +45,13 @@ type Index struct {
 
 	mu     sync.RWMutex // never held while the disk is looked at
 	all    addresses
+	taken  takings
 	status []DirStatus // of dirs, without what follows from their files
 }
 
 // New returns an Index that knows nothing until Run.
 func New(cfg Config) (*Index, error) {
-	x := &Index{cfg: cfg, log: cfg.Log, ready: make(chan struct{}), all: addresses{}}
+	x := &Index{cfg: cfg, log: cfg.Log, ready: make(chan struct{}), all: addresses{}, taken: takings{}}
 	if x.log == nil {
 		logger := logrus.New()
 		logger.SetOutput(io.Discard)

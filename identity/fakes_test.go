@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"pod2role/mappings"
 )
@@ -21,6 +22,13 @@ var (
 type fakeRecords struct {
 	mu      sync.Mutex
 	records map[netip.Addr]Record
+	taken   map[netip.Addr]taking
+}
+
+// taking is the end of a record.
+type taking struct {
+	uid string
+	at  time.Time
 }
 
 func (f *fakeRecords) Lookup(addr netip.Addr) (Record, bool) {
@@ -28,6 +36,20 @@ func (f *fakeRecords) Lookup(addr netip.Addr) (Record, bool) {
 	defer f.mu.Unlock()
 	record, ok := f.records[addr]
 	return record, ok
+}
+
+func (f *fakeRecords) TakenBack(addr netip.Addr) (string, time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.taken[addr].uid, f.taken[addr].at
+}
+
+// takeBack removes the record of addr.
+func (f *fakeRecords) takeBack(addr netip.Addr, at time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.taken = map[netip.Addr]taking{addr: {f.records[addr].UID, at}}
+	delete(f.records, addr)
 }
 
 func (f *fakeRecords) put(addr netip.Addr, pod *mappings.Pod) {

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"pod2role/mappings"
 )
@@ -98,8 +99,8 @@ func (r *Resolver) lookView(addr netip.Addr, ingress int, heard *answer) sightin
 		all := names(c.live)
 		s = unbound(mappings.Ambiguous, podsAt(addr), all, "%d live pods have the address %s: %s; whose request this is cannot be told until one of them is gone", c.n, addr, all)
 	case c.refuted != nil:
-		s = unbound(mappings.Pending, "the kernel", c.why, "%s is pod %s/%s by the API server, but the kernel does not bear it out: %s",
-			addr, c.refuted.Namespace, c.refuted.Name, c.why)
+		s = unbound(mappings.Pending, c.refutedBy, c.why, "%s is pod %s/%s by the API server, but not by %s: %s",
+			addr, c.refuted.Namespace, c.refuted.Name, c.refutedBy, c.why)
 	case !synced:
 		s = unbound(mappings.Pending, podsAt(addr), "not all read yet", "the pods of this node have not been read from the API server yet, so it is not known whose address %s is", addr)
 	case r.config.IsForeign != nil && r.config.IsForeign(addr):
@@ -121,8 +122,10 @@ type claims struct {
 	pod      *mappings.Pod   // the last that counts
 	attested Attestation     // of pod's claim
 	why      string          // of pod's or refuted's claim
-	refuted  *mappings.Pod   // one that the kernel refutes, if none counts
 	node     *mappings.Pod   // one that uses the node's network, and with it the address
+
+	refuted   *mappings.Pod // one whose claim does not count, if none does
+	refutedBy string        // what refutes it
 }
 
 // count counts the pods whose claim to addr stands. A pod that is being deleted claims as well as another.
@@ -136,10 +139,15 @@ func (r *Resolver) count(addr netip.Addr, ingress int, pods []*mappings.Pod) cla
 		if pod.Finished || !slices.Contains(pod.Addrs, addr) {
 			continue
 		}
-		attested, why := r.attest(Claim{Addr: addr, Ingress: ingress, Ready: pod.SandboxReady})
+		attested, why := Refuted, r.tooLate(addr, pod)
+		by := "the CNI's records"
+		if why == "" {
+			by = "the kernel"
+			attested, why = r.attest(Claim{Addr: addr, Ingress: ingress, Ready: pod.SandboxReady})
+		}
 		if attested == Refuted {
 			if c.n == 0 {
-				c.refuted, c.why = pod, why
+				c.refuted, c.refutedBy, c.why = pod, by, why
 			}
 			continue
 		}
@@ -153,6 +161,26 @@ func (r *Resolver) count(addr netip.Addr, ingress int, pods []*mappings.Pod) cla
 		c.pod, c.attested, c.why = pod, attested, why
 	}
 	return c
+}
+
+// tooLate says why what the API server alone says of pod and addr does not count, as far as the records tell; empty: it
+// may. An address that the CNI has taken back is its pod's no more, however long the API server still shows it there,
+// and is another's only if that one got it afterwards. Where the address never had a record, be it that there are no
+// records or that they name no pods, there is nothing to compare with.
+func (r *Resolver) tooLate(addr netip.Addr, pod *mappings.Pod) string {
+	if r.config.Records == nil {
+		return ""
+	}
+	uid, at := r.config.Records.TakenBack(addr)
+	switch {
+	case at.IsZero():
+		return ""
+	case uid == pod.UID:
+		return "the address was taken back from the pod at " + at.UTC().Format(time.RFC3339)
+	case pod.SandboxReady.Before(at): // known in whole seconds: in case of doubt, no
+		return "the address was another pod's until " + at.UTC().Format(time.RFC3339) + ", and nothing says that this one got it afterwards"
+	}
+	return ""
 }
 
 func (r *Resolver) attest(c Claim) (Attestation, string) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -267,6 +268,51 @@ func TestAClaimThatTheKernelRefutesDoesNotCount(t *testing.T) {
 		}
 		clean(t, r)
 	})
+}
+
+func TestAnAddressThatTheCNIHasTakenBackIsNoLongerThePodsByTheAPIServer(t *testing.T) {
+	taken := time.Unix(100, int64(500*time.Millisecond))
+	ready := func(name string, at int64) *mappings.Pod {
+		pod := newPod(name, addr1)
+		if at != 0 {
+			pod.SandboxReady = time.Unix(at, 0)
+		}
+		return pod
+	}
+	for _, tt := range []struct {
+		name    string
+		claims  []*mappings.Pod
+		verdict mappings.Verdict
+		reason  string
+	}{
+		{"of the pod that had it", []*mappings.Pod{ready("had", 90)}, mappings.Pending, "not by the CNI's records: the address was taken back from the pod at 1970-01-01T00:01:40Z"},
+		{"even with a younger sandbox", []*mappings.Pod{ready("had", 200)}, mappings.Pending, "taken back from the pod"},
+		{"of one that had it earlier", []*mappings.Pod{ready("earlier", 90)}, mappings.Pending, "the address was another pod's until 1970-01-01T00:01:40Z"},
+		{"of one that got it in the same second", []*mappings.Pod{ready("who", 100)}, mappings.Pending, "another pod's until"},
+		{"of one of which the API server does not say when", []*mappings.Pod{ready("who", 0)}, mappings.Pending, "another pod's until"},
+		{"of one that got it afterwards", []*mappings.Pod{ready("next", 101)}, mappings.Allowed, ""},
+		{"of that and the old one", []*mappings.Pod{ready("had", 90), ready("next", 101)}, mappings.Allowed, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				records, view := &fakeRecords{}, newView(tt.claims...)
+				view.readAddr = func(_ context.Context, addr netip.Addr) ([]*mappings.Pod, error) { return view.PodsAt(addr), nil }
+				records.put(addr1, newPod("had"))
+				records.takeBack(addr1, taken)
+				r := newResolver(t, Config{Records: records, View: view, Attest: func(Claim) (Attestation, string) { return Confirmed, "fine" }})
+				got := r.Resolve(t.Context(), addr1, 0)
+				var pod *mappings.Pod
+				if tt.verdict == mappings.Allowed {
+					pod = tt.claims[len(tt.claims)-1]
+				}
+				check(t, got, tt.verdict, pod)
+				if !strings.Contains(got.Reason, tt.reason) {
+					t.Errorf("reason %q, want %q in it", got.Reason, tt.reason)
+				}
+				clean(t, r)
+			})
+		})
+	}
 }
 
 func TestAnAnswerFollowsWhatItRestsOn(t *testing.T) {

@@ -209,6 +209,9 @@ func (w *world) birth(s *simulation, r *rand.Rand, name string, after time.Durat
 		w.later(span+10*time.Second, cancel)
 		w.later(span+freed, func() {
 			delete(w.truth, l.addr)
+			if l.recorded {
+				w.taken[l.addr] = taking{l.uid, time.Now()}
+			}
 			delete(w.records, l.addr)
 			w.ends[l.addr] = time.Now()
 		})

@@ -18,6 +18,10 @@ type Record struct {
 type Records interface {
 	// Lookup returns the record that stands for addr. It is asked for every request.
 	Lookup(addr netip.Addr) (Record, bool)
+	// TakenBack tells of an address for which no record stands which pod had it by the last one that did, and when
+	// that was seen to be gone; a zero time: no record of it is remembered. From then on the API server's word alone
+	// does not count for that pod, nor for one whose sandbox was ready before: it is late.
+	TakenBack(addr netip.Addr) (uid string, at time.Time)
 }
 
 // View is what the API server has said, kept at hand. Pods and namespaces are immutable; nothing that it returns may

@@ -27,6 +27,7 @@ type world struct {
 	truth   map[netip.Addr]*life     // :: address -> who has it
 	records map[netip.Addr]Record    // :: address -> the runtime's record
 	ends    map[netip.Addr]time.Time // :: address -> when it was last taken back
+	taken   map[netip.Addr]taking    // :: address -> the end of the runtime's last record
 
 	api       map[string]object // :: UID -> what the API server has
 	version   int
@@ -61,7 +62,7 @@ func newWorld(recorded, attested bool) *world {
 	now := time.Now()
 	w := &world{
 		start: now, recorded: recorded, attested: attested, backSince: now, synced: true,
-		truth: map[netip.Addr]*life{}, records: map[netip.Addr]Record{}, ends: map[netip.Addr]time.Time{},
+		truth: map[netip.Addr]*life{}, records: map[netip.Addr]Record{}, ends: map[netip.Addr]time.Time{}, taken: map[netip.Addr]taking{},
 		api: map[string]object{}, view: map[string]object{}, gone: map[string]bool{},
 	}
 	for i := range 4 {
@@ -156,6 +157,16 @@ func (w *world) Lookup(addr netip.Addr) (Record, bool) {
 	defer w.mu.Unlock()
 	record, ok := w.records[addr]
 	return record, ok
+}
+
+// TakenBack implements Records.
+func (w *world) TakenBack(addr netip.Addr) (string, time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, stands := w.records[addr]; stands {
+		return "", time.Time{}
+	}
+	return w.taken[addr].uid, w.taken[addr].at
 }
 
 // Pod implements View, as do the following.
