@@ -52,6 +52,12 @@ type seat struct {
 	mac    string
 }
 
+// move is an address that went to another interface while the first was still there.
+type move struct {
+	from int // interface index
+	at   time.Time
+}
+
 // table is what is known of the kernel's state. It has no lock and no clock of its own.
 type table struct {
 	links      map[int]link           // :: interface index -> link
@@ -62,12 +68,13 @@ type table struct {
 	forwarding map[seat]int           // :: MAC on a bridge -> port's interface index
 	places     map[netip.Addr]int     // :: address -> interface index it was last seen behind
 	ends       map[netip.Addr]time.Time
+	moves      map[netip.Addr]move // :: address -> when it last went from one living interface to another
 }
 
 func newTable() *table {
 	return &table{
 		links: map[int]link{}, names: map[string]int{}, dead: map[string]time.Time{}, routes: map[netip.Addr]int{}, neighbours: map[netip.Addr]station{},
-		forwarding: map[seat]int{}, places: map[netip.Addr]int{}, ends: map[netip.Addr]time.Time{},
+		forwarding: map[seat]int{}, places: map[netip.Addr]int{}, ends: map[netip.Addr]time.Time{}, moves: map[netip.Addr]move{},
 	}
 }
 
@@ -96,6 +103,11 @@ func (t *table) dropLink(index int, now time.Time) {
 		if place == index {
 			delete(t.places, addr)
 			t.end(addr, now)
+		}
+	}
+	for addr, m := range t.moves {
+		if m.from == index { // it was going away, which was told later than the address' new place
+			delete(t.moves, addr)
 		}
 	}
 	for s, port := range t.forwarding {
@@ -157,6 +169,10 @@ func (t *table) place(addr netip.Addr, now time.Time) {
 	}
 	if old, ok := t.places[addr]; ok && old != index {
 		t.end(addr, now)
+		if len(t.moves) >= maxEnds {
+			clear(t.moves)
+		}
+		t.moves[addr] = move{from: old, at: now}
 	}
 	if _, ok := t.links[index]; ok {
 		t.places[addr] = index

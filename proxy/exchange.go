@@ -105,6 +105,9 @@ func (p *Proxy) decide(x *exchange) bool {
 		return false
 	}
 	x.decision = p.ask(x)
+	if p.moved(x) {
+		return false
+	}
 	if x.decision.Pod == nil || x.decision.Verdict == mappings.NotAPod {
 		// Without a pod there is nothing to serve, whatever the verdict says.
 		x.refuse(refuseVerdict(x.decision.Verdict))
@@ -114,6 +117,16 @@ func (p *Proxy) decide(x *exchange) bool {
 		x.fail(http.StatusUnauthorized, outcomeToken)
 		return false
 	}
+	return true
+}
+
+// moved ends a connection whose address is not where it was. It is asked after everything that waits.
+func (p *Proxy) moved(x *exchange) bool {
+	if p.cfg.Moved == nil || !p.cfg.Moved(x.conn.addr, x.conn.accepted) {
+		return false
+	}
+	x.w.Header().Set("Connection", "close")
+	x.failAgain(outcomeMoved)
 	return true
 }
 

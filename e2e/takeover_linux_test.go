@@ -1,0 +1,89 @@
+package e2e_test
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"os"
+	"testing"
+	"time"
+
+	"pod2role/e2e/testnet"
+)
+
+// On a bridge every pod can send what it likes. The one that answers for another's address must not get its role.
+func TestWhoTakesOverAnAddressDoesNotGetTheRole(t *testing.T) {
+	for name, takeOver := range map[string]func(t *testing.T, thief, victim *pod){
+		// The thief's own ARP request for its gateway tells the node that the address is behind the thief's MAC address.
+		"by ARP": func(*testing.T, *pod, *pod) {},
+		"by MAC address": func(t *testing.T, thief, victim *pod) {
+			thief.Run(t, "ip", "link", "set", "eth0", "address", victim.mac(t))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t, testnet.Bridge, options{})
+			victim := n.pod(t, "shop", "victim", "shop-victim")
+			thief := n.pod(t, "lab", "thief", "")
+			// Without this the kernel believes a new MAC address only a second after it has learnt the last one.
+			if err := n.Node.Do(func() error { return os.WriteFile("/proc/sys/net/ipv4/neigh/cni0/locktime", []byte("0"), 0) }); err != nil {
+				t.Fatal(err)
+			}
+			n.ready(t, "--hold=500ms")
+			victim.expectRole(t, "shop-victim")
+
+			takeOver(t, thief, victim)
+			thief.Run(t, "ip", "address", "add", victim.Addr.String()+"/32", "dev", "eth0")
+			thief.Run(t, "ip", "neighbour", "flush", "dev", "eth0")
+			tries, leaks := 0, 0
+			for range 5 {
+				short, cancel := context.WithTimeout(t.Context(), time.Second)
+				_, _ = exchange(short, victim.Namespace, metadata, http.MethodGet, listPath) // it may not get through
+				cancel()
+				a, err := thief.askFrom(t, victim, listPath+"shop-victim")
+				if err == nil {
+					tries++
+				}
+				if a.code == http.StatusOK {
+					leaks++
+				}
+			}
+			if leaks > 0 || tries == 0 {
+				t.Errorf("the thief was answered %d times and got the victim's credentials %d times, want some and none", tries, leaks)
+			}
+		})
+	}
+}
+
+// mac is the pod's MAC address.
+func (p *pod) mac(t *testing.T) string {
+	t.Helper()
+	var mac string
+	if err := p.Do(func() error {
+		link, err := net.InterfaceByName("eth0")
+		if err == nil {
+			mac = link.HardwareAddr.String()
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return mac
+}
+
+// askFrom asks the metadata service from another pod's address.
+func (p *pod) askFrom(t *testing.T, other *pod, target string) (answer, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	var conn net.Conn
+	if err := p.Do(func() (err error) {
+		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IP(other.Addr.AsSlice())}}
+		conn, err = dialer.DialContext(ctx, "tcp", metadata)
+		return err
+	}); err != nil {
+		return answer{}, err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	return exchangeOn(conn, metadata, http.MethodGet, target)
+}
