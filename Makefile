@@ -55,26 +55,26 @@ build: ## bin/pod2role for this machine
 
 go-test: $(GOTEST) ## all Go tests
 	@cd tools && go test ./gotest ./image
-	@$(GOTEST) $(SKIPS) -summary .cache/summary $(TESTFLAGS) ./...
+	@$(GOTEST) $(SKIPS) -summary .cache/summary -- $(TESTFLAGS) ./...
 
 unit: $(GOTEST) ## the Go tests that need no network namespace
-	@$(GOTEST) $(SKIPS) $(TESTFLAGS) $(other)
+	@$(GOTEST) $(SKIPS) -- $(TESTFLAGS) $(other)
 
 netns: $(GOTEST) ## the tests between network namespaces, with real kernel rules
-	@$(GOTEST) $(SKIPS) $(TESTFLAGS) $(netns)
+	@$(GOTEST) $(SKIPS) -- $(TESTFLAGS) $(netns)
 
 clients: setup $(GOTEST) ## the tests with the AWS CLI and the SDKs
-	@$(GOTEST) $(SKIPS) $(TESTFLAGS) -run 'SDK|CLI|Client|Botocore' ./e2e/... ./sandbox/...
+	@$(GOTEST) $(SKIPS) -- $(TESTFLAGS) -run 'SDK|CLI|Client|Botocore' ./e2e/... ./sandbox/...
 
 lint: ## golangci-lint, and the formatting
-	@if $(MAKE) --no-print-directory $(LINT); then \
+	@if $(MAKE) -s $(LINT); then \
 		$(LINT) run --allow-parallel-runners ./... && cd tools && ../$(LINT) run --allow-parallel-runners --config ../.golangci.yml ./gotest ./image; \
 	else $(call not_run,lint: golangci-lint could not be built (see above)); test -z "$(STRICT)"; fi
 
 # The vulnerability database is a service somewhere else: that it cannot be reached says nothing about the code, so it
 # is named and is no failure. GOVULNDB is another place to look for it, as a URL.
 vuln: ## govulncheck, where the vulnerability database can be reached (GOVULNDB=URL is another place to look)
-	@if ! $(MAKE) --no-print-directory $(VULN); then $(call not_run,vuln: govulncheck could not be built (see above)); test -z "$(STRICT)"; exit; fi; \
+	@if ! $(MAKE) -s $(VULN); then $(call not_run,vuln: govulncheck could not be built (see above)); test -z "$(STRICT)"; exit; fi; \
 	said=$$($(VULN) $(if $(GOVULNDB),-db '$(GOVULNDB)') ./... 2>&1); code=$$?; echo "$$said"; \
 	case "$$said" in *'fetching vulnerabilities:'*) \
 		$(call not_run,vuln: the vulnerability database cannot be reached from here: no known vulnerability was looked for); exit 0;; esac; \
@@ -88,7 +88,7 @@ docs-check:
 
 tidy: ## go mod tidy and gofumpt everywhere
 	@for module in . tools e2e/clients; do (cd $$module && go mod tidy) || exit; done
-	@$(MAKE) --no-print-directory $(LINT) && $(LINT) fmt ./...
+	@$(MAKE) -s $(LINT) && $(LINT) fmt ./...
 
 fuzz: ## every fuzz test for FUZZTIME
 	@go test -list '^Fuzz' ./... | awk '/^Fuzz/ { name[n++] = $$1 } /^ok/ { for (i = 0; i < n; i++) print $$2, name[i]; n = 0 }' | \
