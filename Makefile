@@ -3,7 +3,6 @@
 ARGS     ?=
 CORES    ?= 2
 FUZZTIME ?= 10s
-BENCH    ?= .
 ONLY     ?=
 
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -100,8 +99,8 @@ mutants: ## break each guard on purpose and see that a test notices; ONLY=NAME f
 	@mkdir -p .cache && go run ./mutants $(SKIPS) -parallel $(CORES) -only '$(ONLY)' >.cache/mutants.log; code=$$?; \
 	cat .cache/mutants.log; tail -n 1 .cache/mutants.log >.cache/mutants; exit $$code
 
-bench: ## the benchmarks; BENCH=NAME for some
-	@go test -run '^$$' -bench '$(BENCH)' -benchmem -p 1 ./...
+bench: ## measure the daemon; ARGS=warm for one scenario, ARGS=-h for the others, ARGS=-write for docs/performance.md
+	@go run ./bench $(ARGS)
 
 chart: $(HELM) ## lint and render the chart, and hold it to what it promises
 	@HELM=$(abspath $(HELM)) charts/test
