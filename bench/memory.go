@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 const (
@@ -153,7 +152,7 @@ func (p *pod) realistic() *corev1.Pod {
 	}
 	object.Annotations["kubectl.kubernetes.io/restartedAt"] = "2026-11-20T08:00:00Z"
 	object.Annotations["prometheus.io/scrape"] = "true"
-	object.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "service-7d9f8b6c5d", UID: types.UID(p.uid)}}
+	object.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "service-7d9f8b6c5d", UID: p.uid}}
 	var fields strings.Builder // what the API server keeps of who set which field
 	fields.WriteString(`{"f:metadata":{"f:labels":{`)
 	for i := range 60 {
@@ -162,7 +161,7 @@ func (p *pod) realistic() *corev1.Pod {
 	fields.WriteString(`".":{}}}}`)
 	object.ManagedFields = []metav1.ManagedFieldsEntry{{
 		Manager: "kube-controller-manager", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1",
-		FieldsV1: &metav1.FieldsV1{Raw: []byte(fields.String())},
+		FieldsV1: metav1.NewFieldsV1(fields.String()),
 	}}
 	for c := range 2 {
 		container := corev1.Container{

@@ -78,14 +78,14 @@ func botocore() client {
 		if err != nil || status != 200 {
 			return "", tries, outcome("the credentials", status, err)
 		}
-		var keys struct{ AccessKeyId, SecretAccessKey, Token, Expiration string } //nolint:revive // EC2's names
+		var keys struct{ AccessKeyID, SecretAccessKey, Token, Expiration string }
 		if err := json.Unmarshal([]byte(document), &keys); err != nil {
 			return "", tries, fmt.Errorf("reading the credentials: %w", err)
 		}
-		if keys.AccessKeyId == "" || keys.SecretAccessKey == "" || keys.Token == "" || keys.Expiration == "" {
+		if keys.AccessKeyID == "" || keys.SecretAccessKey == "" || keys.Token == "" || keys.Expiration == "" {
 			return "", tries, errors.New("the credentials are not whole")
 		}
-		return keys.AccessKeyId, tries, nil
+		return keys.AccessKeyID, tries, nil
 	}}
 }
 
