@@ -3,7 +3,6 @@
 ARGS     ?=
 CORES    ?= 2
 FUZZTIME ?= 10s
-BENCH    ?= .
 ONLY     ?=
 
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -41,10 +40,10 @@ demo: ## the real daemon against AWS and a cluster on loopback; ARGS=--once chec
 	@go run . demo $(ARGS)
 
 test: ## everything that this machine can test; what it cannot, it names, and with CI=true that is a failure
-	@mkdir -p .cache && rm -f $(NOT_RUN) .cache/summary
+	@mkdir -p .cache && rm -f $(NOT_RUN) .cache/summary .cache/mutants
 	@$(MAKE) --no-print-directory setup build docs-check
 	@$(MAKE) --no-print-directory go-test chart lint vuln mutants STRICT=$(if $(IN_CI),1,)
-	@cat .cache/summary $(wildcard .cache/mutants)
+	@cat .cache/summary .cache/mutants
 	@if [ -s $(NOT_RUN) ]; then cat $(NOT_RUN); fi
 
 setup: ## install what the tests need and the machine lacks (as root on Debian)
@@ -55,26 +54,26 @@ build: ## bin/pod2role for this machine
 
 go-test: $(GOTEST) ## all Go tests
 	@cd tools && go test ./gotest ./image
-	@$(GOTEST) $(SKIPS) -summary .cache/summary $(TESTFLAGS) ./...
+	@$(GOTEST) $(SKIPS) -summary .cache/summary -- $(TESTFLAGS) ./...
 
 unit: $(GOTEST) ## the Go tests that need no network namespace
-	@$(GOTEST) $(SKIPS) $(TESTFLAGS) $(other)
+	@$(GOTEST) $(SKIPS) -- $(TESTFLAGS) $(other)
 
 netns: $(GOTEST) ## the tests between network namespaces, with real kernel rules
-	@$(GOTEST) $(SKIPS) $(TESTFLAGS) $(netns)
+	@$(GOTEST) $(SKIPS) -- $(TESTFLAGS) $(netns)
 
 clients: setup $(GOTEST) ## the tests with the AWS CLI and the SDKs
-	@$(GOTEST) $(SKIPS) $(TESTFLAGS) -run 'SDK|CLI|Client|Botocore' ./e2e/... ./sandbox/...
+	@$(GOTEST) $(SKIPS) -- $(TESTFLAGS) -run 'SDK|CLI|Client|Botocore' ./e2e/... ./sandbox/...
 
 lint: ## golangci-lint, and the formatting
-	@if $(MAKE) --no-print-directory $(LINT); then \
+	@if $(MAKE) -s $(LINT); then \
 		$(LINT) run --allow-parallel-runners ./... && cd tools && ../$(LINT) run --allow-parallel-runners --config ../.golangci.yml ./gotest ./image; \
 	else $(call not_run,lint: golangci-lint could not be built (see above)); test -z "$(STRICT)"; fi
 
 # The vulnerability database is a service somewhere else: that it cannot be reached says nothing about the code, so it
 # is named and is no failure. GOVULNDB is another place to look for it, as a URL.
 vuln: ## govulncheck, where the vulnerability database can be reached (GOVULNDB=URL is another place to look)
-	@if ! $(MAKE) --no-print-directory $(VULN); then $(call not_run,vuln: govulncheck could not be built (see above)); test -z "$(STRICT)"; exit; fi; \
+	@if ! $(MAKE) -s $(VULN); then $(call not_run,vuln: govulncheck could not be built (see above)); test -z "$(STRICT)"; exit; fi; \
 	said=$$($(VULN) $(if $(GOVULNDB),-db '$(GOVULNDB)') ./... 2>&1); code=$$?; echo "$$said"; \
 	case "$$said" in *'fetching vulnerabilities:'*) \
 		$(call not_run,vuln: the vulnerability database cannot be reached from here: no known vulnerability was looked for); exit 0;; esac; \
@@ -88,7 +87,7 @@ docs-check:
 
 tidy: ## go mod tidy and gofumpt everywhere
 	@for module in . tools e2e/clients; do (cd $$module && go mod tidy) || exit; done
-	@$(MAKE) --no-print-directory $(LINT) && $(LINT) fmt ./...
+	@$(MAKE) -s $(LINT) && $(LINT) fmt ./...
 
 fuzz: ## every fuzz test for FUZZTIME
 	@go test -list '^Fuzz' ./... | awk '/^Fuzz/ { name[n++] = $$1 } /^ok/ { for (i = 0; i < n; i++) print $$2, name[i]; n = 0 }' | \
@@ -97,11 +96,10 @@ fuzz: ## every fuzz test for FUZZTIME
 	done
 
 mutants: ## break each guard on purpose and see that a test notices; ONLY=NAME for some
-	@mkdir -p .cache && go run ./mutants $(SKIPS) -parallel $(CORES) -only '$(ONLY)' >.cache/mutants.log; code=$$?; \
-	cat .cache/mutants.log; tail -n 1 .cache/mutants.log >.cache/mutants; exit $$code
+	@mkdir -p .cache && go run ./mutants $(SKIPS) -parallel $(CORES) -only '$(ONLY)' -summary .cache/mutants
 
-bench: ## the benchmarks; BENCH=NAME for some
-	@go test -run '^$$' -bench '$(BENCH)' -benchmem -p 1 ./...
+bench: ## measure the daemon; ARGS=warm for one scenario, ARGS=-h for the others, ARGS=-write for docs/performance.md
+	@go run ./bench $(ARGS)
 
 chart: $(HELM) ## lint and render the chart, and hold it to what it promises
 	@HELM=$(abspath $(HELM)) charts/test

@@ -45,16 +45,17 @@ type daemon struct {
 	log      *logrus.Entry
 	registry *prometheus.Registry
 
-	decider  *mappings.Decider
-	records  *cni.Index // nil: this source is switched off
-	cluster  *cluster.Cluster
-	attest   *attest.Attest
-	identity *identity.Resolver
-	sts      *credentials.STS
-	sessions *credentials.Cache
-	redirect *iptables.Redirect // nil: --redirect is not on
-	proxy    *proxy.Proxy
-	debug    *debug.Debug
+	decider   *mappings.Decider
+	records   *cni.Index // nil: this source is switched off
+	cluster   *cluster.Cluster
+	attest    *attest.Attest
+	identity  *identity.Resolver
+	sts       *credentials.STS
+	sessions  *credentials.Cache
+	referrals *referrals
+	redirect  *iptables.Redirect // nil: --redirect is not on
+	proxy     *proxy.Proxy
+	debug     *debug.Debug
 
 	ready     chan struct{} // closed when the daemon was ready for the first time
 	readyOnce sync.Once
@@ -213,9 +214,7 @@ func (d *daemon) discover(ctx context.Context) error {
 		d.reportReadiness()
 		if err == nil {
 			d.log.WithField("baseARN", base).Info("base ARN discovered")
-			for _, pod := range d.cluster.Pods() {
-				d.refer(pod)
-			}
+			d.referrals.judge(func(*mappings.Pod) bool { return true })
 			d.wake()
 			return nil
 		}

@@ -9,7 +9,6 @@ import (
 
 	"pod2role/attest"
 	"pod2role/cni"
-	"pod2role/credentials"
 	"pod2role/identity"
 	"pod2role/mappings"
 )
@@ -23,39 +22,16 @@ func (d *daemon) wake() {
 	}
 }
 
-// podChanged fetches sessions ahead for the pods that may have them, before they have an address, and lets go of them
-// with the pod.
+// podChanged is told of every change of a pod, after the view has changed.
 func (d *daemon) podChanged(old, pod *mappings.Pod) {
-	switch {
-	case pod == nil:
-		d.sessions.Release(old.UID)
-		d.decider.Forget(old.UID)
-	default:
-		d.refer(pod)
-	}
+	d.referrals.podChanged(old, pod)
 	d.wake()
 }
 
-// namespaceChanged judges the namespace's pods anew.
-func (d *daemon) namespaceChanged(_, ns *mappings.Namespace) {
-	if ns != nil {
-		for _, pod := range d.cluster.Pods() {
-			if pod.Namespace == ns.Name {
-				d.refer(pod)
-			}
-		}
-	}
+// namespaceChanged is told of every change of a namespace, after the view has changed.
+func (d *daemon) namespaceChanged(old, ns *mappings.Namespace) {
+	d.referrals.namespaceChanged(old, ns)
 	d.wake()
-}
-
-// refer keeps a session for a pod that may have one, and for no other: what is not allowed is never asked for.
-func (d *daemon) refer(pod *mappings.Pod) {
-	decision := d.decider.Decide(pod, d.cluster.Namespace(pod.Namespace))
-	if decision.Verdict != mappings.Allowed || pod.HostNetwork || pod.Finished {
-		d.sessions.Release(pod.UID)
-		return
-	}
-	d.sessions.Refer(pod.UID, credentials.Key(decision.Session))
 }
 
 // recordSource is the CNI's records as identity reads them, nil if there are none.
@@ -75,7 +51,9 @@ func (r cniRecords) Lookup(addr netip.Addr) (identity.Record, bool) {
 }
 
 // TakenBack implements identity.Records.
-func (r cniRecords) TakenBack(addr netip.Addr) (uid string, at time.Time) { return r.index.TakenBack(addr) }
+func (r cniRecords) TakenBack(addr netip.Addr) (uid string, at time.Time) {
+	return r.index.TakenBack(addr)
+}
 
 // recordsRead says whether the CNI's records have been read once.
 func (d *daemon) recordsRead() bool {

@@ -111,6 +111,7 @@ func assemble(ctx context.Context, c config.Config, o outside) (*daemon, error) 
 	}); err != nil {
 		return nil, err
 	}
+	d.referrals = &referrals{decider: d.decider, sessions: d.sessions, view: d.cluster}
 	if d.identity, err = identity.New(identity.Config{
 		Records: d.recordSource(), View: d.cluster, Attest: d.attestClaim, Decide: d.decider.Decide, Ready: d.recordsRead, IsNodeAddr: new(ownAddrs).contains,
 		Hold: c.Hold, MaxHeld: c.HoldMax, MaxHeldPerSource: c.HoldMaxPerSource, Log: part("identity"), Registerer: d.registry,

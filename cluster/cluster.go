@@ -24,8 +24,8 @@ type Config struct {
 	// AnnotationKeys are the annotations, of pods and of namespaces, that are kept. A change of another is none.
 	AnnotationKeys []string
 
-	// OnPod and OnNamespace are called after the view has changed, one call at a time and in the order of the changes;
-	// before is nil for what is new, after for what is gone. They may ask the view, but must neither block nor call
+	// OnPod and OnNamespace are called after the view has changed, each one call at a time and in the order of the
+	// changes, but at the same time as the other; before is nil for what is new, after for what is gone. They may ask the view, but must neither block nor call
 	// ReadPod or ReadAddr. nil: nobody asks.
 	OnPod       func(before, after *mappings.Pod)
 	OnNamespace func(before, after *mappings.Namespace)

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 )
 
@@ -25,11 +27,11 @@ func judge(ctx context.Context, t *tree, base *baseline, p patch) (outcome, stri
 		switch r := base.of(ctx, t, d); {
 		case r.aborted:
 			return broken, fmt.Sprintf("without the patch, %s does not compile or start:\n%s", d.pkg, r.output)
-		case r.failed:
+		case r.count("fail") > 0:
 			return broken, fmt.Sprintf("%s fails without the patch:\n%s", d, r.output)
-		case r.skipped > 0:
+		case r.count("skip") > 0:
 			return unjudged, fmt.Sprintf("%s is skipped on this machine:\n%s", d, r.output)
-		case r.passed == 0:
+		case r.count("pass") == 0:
 			return broken, fmt.Sprintf("%s names no test:\n%s", d, r.output)
 		}
 	}
@@ -41,36 +43,47 @@ func judge(ctx context.Context, t *tree, base *baseline, p patch) (outcome, stri
 		switch r := t.test(ctx, d); {
 		case r.aborted:
 			return broken, fmt.Sprintf("with the patch, %s does not compile or start:\n%s", d.pkg, r.output)
-		case !r.failed:
+		case r.count("fail") == 0:
 			return survived, fmt.Sprintf("%s still passes", d)
 		}
 	}
 	return killed, ""
 }
 
-// baseline remembers how tests do on the whole tree: several patches name the same.
+// baseline is how the tests that patches name do on the whole tree. Those of a package run together, once.
 type baseline struct {
-	mu      sync.Mutex
-	results map[target]func(context.Context, *tree) result
+	packages map[string]*whole // :: package -> its named tests
 }
 
-func newBaseline() *baseline {
-	return &baseline{results: map[target]func(context.Context, *tree) result{}}
+type whole struct {
+	runs   []string
+	once   sync.Once
+	result result
 }
 
-// of runs the tests of d in t, which must be whole, unless that was done before.
-func (b *baseline) of(ctx context.Context, t *tree, d target) result {
-	b.mu.Lock()
-	once, ok := b.results[d]
-	if !ok {
-		var run sync.Once
-		var r result
-		once = func(ctx context.Context, t *tree) result {
-			run.Do(func() { r = t.test(ctx, d) })
-			return r
+func newBaseline(patches []patch) *baseline {
+	b := &baseline{packages: map[string]*whole{}}
+	for _, p := range patches {
+		for _, d := range p.dies {
+			if w, ok := b.packages[d.pkg]; !ok {
+				b.packages[d.pkg] = &whole{runs: []string{d.run}}
+			} else if !slices.Contains(w.runs, d.run) {
+				w.runs = append(w.runs, d.run)
+			}
 		}
-		b.results[d] = once
 	}
-	b.mu.Unlock()
-	return once(ctx, t)
+	return b
+}
+
+// of returns how the tests of d do. The tree must be whole; it is used only if the package's turn has not come before.
+func (b *baseline) of(ctx context.Context, t *tree, d target) result {
+	w := b.packages[d.pkg]
+	w.once.Do(func() { w.result = t.test(ctx, target{pkg: d.pkg, run: strings.Join(w.runs, "|")}) })
+	r := result{aborted: w.result.aborted, output: w.result.output}
+	for name, action := range w.result.tests {
+		if matches(d.run, name) {
+			r.add(name, action)
+		}
+	}
+	return r
 }

@@ -28,6 +28,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 	parallel := flags.Int("parallel", 1, "how many patches to judge at once, each in its own copy of the tree")
 	root := flags.String("root", ".", "the module's root")
 	race := flags.Bool("race", true, "run the tests with the race detector")
+	summary := flags.String("summary", "", "write the last line into this file as well")
 	allowSkips := flags.Bool("allow-skips", false, "name patches whose tests cannot run on this machine, but do not fail because of them")
 	if err := flags.Parse(args); err != nil {
 		return 2
@@ -63,8 +64,15 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 	if bad > 0 {
 		verdict = "FAIL"
 	}
-	fmt.Fprintf(out, "%s\t%d mutants: %d killed, %d survived, %d broken, %d not judged in %.0fs\n", verdict,
+	last := fmt.Sprintf("%s\t%d mutants: %d killed, %d survived, %d broken, %d not judged in %.0fs\n", verdict,
 		len(patches), counts[killed], counts[survived], counts[broken], counts[unjudged], time.Since(start).Seconds())
+	fmt.Fprint(out, last)
+	if *summary != "" {
+		if err := os.WriteFile(*summary, []byte(last), 0o644); err != nil {
+			fmt.Fprintf(errs, "mutants: writing the summary: %v\n", err)
+			return 1
+		}
+	}
 	if bad > 0 {
 		return 1
 	}
@@ -77,7 +85,7 @@ func judgeAll(ctx context.Context, patches []patch, parallel int, newTree func(w
 		mu     sync.Mutex
 		wg     sync.WaitGroup
 		counts = map[outcome]int{}
-		base   = newBaseline()
+		base   = newBaseline(patches)
 		next   = make(chan patch)
 	)
 	for worker := range max(1, parallel) {

@@ -132,6 +132,29 @@ func TestWhereEveryPatchIsKilledTheCommandSucceeds(t *testing.T) {
 	}
 }
 
+func TestAnExpressionMatchesAsThatOfGoTestDoes(t *testing.T) {
+	for _, tt := range []struct {
+		run, test string
+		want      bool
+	}{
+		{"TestA", "TestA", true},
+		{"TestA", "TestAB", true},
+		{"^TestA$", "TestAB", false},
+		{"TestA", "TestA/sub", true},
+		{"TestA/sub", "TestA", false},
+		{"TestA/sub", "TestA/a_subtest", true},
+		{"TestA/other", "TestA/a_subtest", false},
+		{"TestA/x|TestB/y", "TestB/y", true},
+		{"TestA/x|TestB/y", "TestB/x", false},
+		{"Test(A|B)/y", "TestB/y", true},
+		{"Test[/|]/y", "Test|/y", true},
+	} {
+		if got := matches(tt.run, tt.test); got != tt.want {
+			t.Errorf("%q runs %q: %v, want %v", tt.run, tt.test, got, tt.want)
+		}
+	}
+}
+
 func TestAHeaderSaysWhatBreaksAndWhatDies(t *testing.T) {
 	const diff = "diff --git a/x b/x\n"
 	for _, tt := range []struct{ name, content, want string }{

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io/fs"
 	"os"
@@ -83,17 +81,9 @@ func (t *tree) git(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// result is what one run of go test came to.
-type result struct {
-	passed, skipped int  // tests
-	failed          bool // a test did
-	aborted         bool // go test did not get as far as a test, as when the package does not compile
-	output          string
-}
-
 // test runs the tests of d in the tree as it is.
 func (t *tree) test(ctx context.Context, d target) result {
-	args := []string{"test", "-json", "-count=1", "-timeout=" + testTimeout, "-run", d.run}
+	args := []string{"test", "-json", "-vet=off", "-count=1", "-timeout=" + testTimeout, "-run", d.run}
 	if t.race {
 		args = append(args, "-race")
 	}
@@ -103,35 +93,6 @@ func (t *tree) test(ctx context.Context, d target) result {
 	cmd.WaitDelay = 30 * time.Second
 	events, err := cmd.CombinedOutput()
 	r := read(events)
-	r.aborted = r.aborted || (err != nil && !r.failed)
-	return r
-}
-
-// read counts what go test -json has said; see "go doc test2json".
-func read(events []byte) result {
-	var r result
-	var output strings.Builder
-	lines := bufio.NewScanner(bytes.NewReader(events))
-	lines.Buffer(nil, 16<<20)
-	for lines.Scan() {
-		var e struct{ Action, Test, Output, FailedBuild string }
-		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			output.WriteString(lines.Text() + "\n") // go itself speaks
-			continue
-		}
-		output.WriteString(e.Output)
-		switch {
-		case e.Action == "build-fail" || e.FailedBuild != "":
-			r.aborted = true
-		case e.Test == "":
-		case e.Action == "pass":
-			r.passed++
-		case e.Action == "skip":
-			r.skipped++
-		case e.Action == "fail":
-			r.failed = true
-		}
-	}
-	r.output = strings.TrimSpace(output.String())
+	r.aborted = r.aborted || (err != nil && r.count("fail") == 0)
 	return r
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -235,6 +236,7 @@ func TestConnectionsAreLimitedBySourceAndInTotal(t *testing.T) {
 
 func TestRequestsUnderwayAreLimitedBySource(t *testing.T) {
 	release := make(chan struct{})
+	let := sync.OnceFunc(func() { close(release) })
 	asked := make(chan struct{}, 2)
 	cfg := testConfig("http://127.0.0.1:1")
 	cfg.MaxRequestsPerSource = 2
@@ -247,6 +249,7 @@ func TestRequestsUnderwayAreLimitedBySource(t *testing.T) {
 		return decide(ctx, addr, ifindex)
 	}
 	_, addr := start(t, cfg)
+	t.Cleanup(let)
 	var held []*client
 	for range 2 {
 		c := dial(t, readerAddr, addr)
@@ -260,7 +263,7 @@ func TestRequestsUnderwayAreLimitedBySource(t *testing.T) {
 	if got := ask(t, writerAddr, addr, "GET", listPath); got.status != http.StatusOK {
 		t.Errorf("another source: %+v", got)
 	}
-	close(release)
+	let()
 	for _, c := range held {
 		if got := c.receive("GET"); got.status != http.StatusOK {
 			t.Errorf("one that was underway: %+v", got)

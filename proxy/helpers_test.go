@@ -137,7 +137,7 @@ func dial(t testing.TB, from, to string) *client {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
 	return &client{Conn: c, t: t, in: bufio.NewReader(c)}
 }
 

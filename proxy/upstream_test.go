@@ -127,6 +127,9 @@ func TestAnErrorIsNotKept(t *testing.T) {
 		if got, err := u.get(t.Context(), zonePath); err != nil || got.status != want {
 			t.Errorf("%+v, %v", got, err)
 		}
+		if kept := u.cached(zonePath) != nil; kept != (want == http.StatusOK) {
+			t.Errorf("status %d: kept %v", want, kept)
+		}
 	}
 }
 

@@ -1,6 +1,6 @@
 // Command gotest runs go test, prints what go test prints, and names every test that was skipped.
 //
-//	gotest [-allow-skips] [-summary FILE] [ARGUMENTS OF go test]
+//	gotest [-allow-skips] [-summary FILE] -- [ARGUMENTS OF go test]
 //
 // go test alone says nothing of a skipped test, so a suite that needs root or a client program can be green and empty.
 // gotest ends with the list of what was skipped and why; without -allow-skips a skip is a failure.

@@ -22,9 +22,10 @@ type event struct {
 
 // result is what one run of go test has said.
 type result struct {
-	packages         []string // the closing line of each package, as go test prints it
-	passed, failures int      // tests, subtests included
-	skipped          []string // "package test: reason"
+	packages []string // the closing line of each package, as go test prints it
+	passed   int      // tests, subtests included
+	failures []string // "package test"
+	skipped  []string // "package test: reason"
 }
 
 // read prints to out what go test without -json would have printed, and the output of each failed test.
@@ -63,7 +64,7 @@ func read(events io.Reader, out io.Writer) (*result, error) {
 			case "pass":
 				r.passed++
 			case "fail":
-				r.failures++
+				r.failures = append(r.failures, key)
 				fmt.Fprint(out, strings.Join(text, ""))
 			case "skip":
 				if strings.HasPrefix(e.Test, "Fuzz") && strings.Contains(e.Test, "/") {
@@ -121,28 +122,32 @@ func reason(output []string) string {
 
 // failed tells whether the run as a whole has failed, given how go test ended.
 func (r *result) failed(err error, allowSkips bool) bool {
-	return err != nil || r.failures > 0 || (!allowSkips && len(r.skipped) > 0) || r.passed == 0
+	return err != nil || len(r.failures) > 0 || (!allowSkips && len(r.skipped) > 0) || r.passed == 0
 }
 
 // summary is the last word: what each package said, what was skipped, and the verdict.
 func (r *result) summary(took time.Duration, err error, allowSkips bool) string {
 	var b strings.Builder
 	b.WriteString("\n")
+	slices.Sort(r.packages) // what failed comes first
 	for _, line := range r.packages {
 		if !strings.Contains(line, "[no test files]") {
 			b.WriteString(line)
 		}
 	}
+	for _, failure := range r.failures {
+		fmt.Fprintf(&b, "--- FAIL: %s\n", failure)
+	}
 	for _, skip := range r.skipped {
 		fmt.Fprintf(&b, "--- SKIP: %s\n", skip)
 	}
-	counts := fmt.Sprintf("%d tests passed, %d failed, %d skipped in %.0fs", r.passed, r.failures, len(r.skipped), took.Seconds())
+	counts := fmt.Sprintf("%d tests passed, %d failed, %d skipped in %.0fs", r.passed, len(r.failures), len(r.skipped), took.Seconds())
 	switch {
 	case !r.failed(err, allowSkips):
 		fmt.Fprintf(&b, "PASS\t%s\n", counts)
-	case err == nil && r.failures == 0 && r.passed == 0:
+	case err == nil && len(r.failures) == 0 && r.passed == 0:
 		fmt.Fprintf(&b, "FAIL\t%s: no test ran\n", counts)
-	case err == nil && r.failures == 0:
+	case err == nil && len(r.failures) == 0:
 		fmt.Fprintf(&b, "FAIL\t%s: here nothing may be skipped\n", counts)
 	default:
 		fmt.Fprintf(&b, "FAIL\t%s\n", counts)

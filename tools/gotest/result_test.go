@@ -52,7 +52,7 @@ func TestWhatARunAmountsTo(t *testing.T) {
 			want: []string{"PASS\t1 tests passed, 0 failed, 1 skipped in 3s"},
 		},
 		{name: "a failed test fails", stream: stream + failing, err: goTestFailed, allowSkips: true, failed: true, want: []string{
-			"FAIL\tb\t0.200s", "FAIL\t1 tests passed, 1 failed, 1 skipped in 3s",
+			"FAIL\tb\t0.200s", "--- FAIL: b TestBad", "FAIL\t1 tests passed, 1 failed, 1 skipped in 3s",
 		}},
 		{
 			name: "a build failure fails", stream: `{"Action":"output","Package":"c","Output":"FAIL\tc [build failed]\n"}`, err: goTestFailed, allowSkips: true, failed: true,

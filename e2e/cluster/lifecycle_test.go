@@ -1,0 +1,134 @@
+//go:build cluster
+
+package cluster_test
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"pod2role/e2e/cluster"
+)
+
+func TestADeniedPodIsRefusedAndTheNodeIsToldWhy(t *testing.T) {
+	n := newNode(t)
+	n.install(t, "")
+	n.namespace(t, "denied")
+	n.create(t, pod("denied", "intruder", "admin", "-every=1s"))
+	intruder := n.reach(t, "denied", 1, corev1.PodRunning)["intruder"]
+	first := n.next(t, intruder, time.Time{})
+	if first.Error == "" || !strings.Contains(first.Error, "403") {
+		t.Errorf("the pod was told %q, want a 403", first.Error)
+	}
+	n.check(t, first, "admin")
+	if n.assumed() != 0 {
+		t.Error("STS was asked for a role that the pod may not have")
+	}
+
+	var view struct {
+		Pod, Verdict, Reason string
+		Trail                []struct{ Looked, Found string }
+	}
+	n.view(t, "explain?ip="+url.QueryEscape(intruder.Status.PodIP), &view)
+	t.Logf("the debug endpoint: %+v", view)
+	if view.Pod != "denied/intruder" || view.Verdict != "forbidden" || len(view.Trail) == 0 || !strings.Contains(view.Reason, "admin") {
+		t.Errorf("the debug endpoint explains %+v", view)
+	}
+}
+
+// No handover from one daemon to the next exists yet, so that the pods' failures are counted and not judged.
+func TestARestartOfTheDaemonGivesNobodyTheNodesRole(t *testing.T) {
+	n := newNode(t)
+	n.install(t, "")
+	n.namespace(t, "restart")
+	const askers = 4
+	var pods []*corev1.Pod
+	for i := range askers {
+		pods = append(pods, pod("restart", fmt.Sprintf("asker-%d", i), fmt.Sprintf("shop-%d", i), "-every=100ms"))
+	}
+	n.create(t, pods...)
+	n.reach(t, "restart", askers, corev1.PodRunning)
+	for _, p := range pods {
+		n.next(t, p, time.Now())
+	}
+
+	begin := time.Now()
+	n.run(t, "kubectl", "-n", "kube-system", "rollout", "restart", "daemonset/pod2role")
+	n.rolledOut(t)
+	end := time.Now()
+	for i, p := range pods {
+		n.next(t, p, end)
+		var all []cluster.Attempt
+		if err := n.attempts(t.Context(), p, false, func(a cluster.Attempt) { all = append(all, a) }); err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range all {
+			n.check(t, a, fmt.Sprintf("shop-%d", i))
+		}
+		t.Logf("%s, around a restart of %v: %s; without credentials for %v at most", p.Name, end.Sub(begin).Round(100*time.Millisecond), summary(all), gap(all))
+	}
+}
+
+func TestUninstallingLeavesTheRulesAndNobodyTheNodesRole(t *testing.T) {
+	n := newNode(t)
+	n.install(t, "")
+	n.uninstall(t)
+	left := n.Run(t, "nft", "list", "table", "inet", "pod2role")
+	t.Logf("after helm uninstall:\n%s", left)
+
+	n.namespace(t, "orphans")
+	n.create(t, pod("orphans", "orphan", "shop-0"))
+	orphan := n.reach(t, "orphans", 1, corev1.PodSucceeded, corev1.PodFailed)["orphan"]
+	a := n.next(t, orphan, time.Time{})
+	n.check(t, a, "shop-0")
+	if a.Error == "" {
+		t.Error("a pod got credentials although no daemon runs")
+	}
+	t.Logf("a pod is told: %s", a.Error)
+
+	// As the chart's notes say.
+	n.Run(t, "nft", "delete", "table", "inet", "pod2role")
+	if rules := n.Run(t, "nft", "list", "ruleset"); strings.Contains(rules, "pod2role") {
+		t.Errorf("the chart's notes do not say how to remove all of this:\n%s", rules)
+	}
+}
+
+// next waits for the first attempt of a pod that began at or after a time, and, but for the zero time, brought credentials.
+func (n *node) next(t *testing.T, p *corev1.Pod, since time.Time) cluster.Attempt {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var found *cluster.Attempt
+	err := n.attempts(ctx, p, true, func(a cluster.Attempt) {
+		if found == nil && (since.IsZero() || !a.Start.Before(since) && a.Error == "") {
+			found = &a
+			cancel()
+		}
+	})
+	if found == nil {
+		t.Fatalf("the pod %s made no such attempt: %v", p.Name, err)
+	}
+	return *found
+}
+
+// gap is the longest time that a pod was without credentials if it asked for new ones all the time.
+func gap(attempts []cluster.Attempt) time.Duration {
+	var longest time.Duration
+	var last time.Time // the end of the last attempt that brought some
+	for _, a := range attempts {
+		if a.Error != "" {
+			continue
+		}
+		end := a.Start.Add(a.Total)
+		if !last.IsZero() {
+			longest = max(longest, end.Sub(last))
+		}
+		last = end
+	}
+	return longest.Round(100 * time.Millisecond)
+}
