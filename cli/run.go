@@ -150,7 +150,7 @@ func (d *daemon) assembleProxy(metadata string, log *logrus.Entry) error {
 		return fmt.Errorf("making a key for session tokens: %w", err)
 	}
 	p := proxy.Config{
-		Decide: d.identity.Resolve, Credentials: d.sessions.Get, MetadataURL: metadata, Ingress: ingress, Moved: d.attest.Moved,
+		Decide: d.identity.Resolve, Credentials: d.sessions.Get, MetadataURL: metadata, Ingress: ingress, CatchUp: d.attest.CatchUp, Moved: d.attest.MovedSince,
 		PassThrough: proxy.PassThrough{Mode: proxy.Mode(c.PassThrough), Allow: c.PassThroughAllow, UserData: c.PassThroughUserData},
 		TokenMode:   proxy.TokenMode(c.IMDSTokens), TokenKey: key, TokenHopLimit: c.TokenHopLimit,
 		Hold: c.Hold, Drain: c.Drain, MaxConnections: c.MaxConnections, MaxConnectionsPerSource: c.MaxPerSource, Log: log, Registerer: d.registry,

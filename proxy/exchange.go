@@ -104,8 +104,7 @@ func (p *Proxy) decide(x *exchange) bool {
 		x.fail(http.StatusForbidden, outcomeForwarded)
 		return false
 	}
-	x.decision = p.ask(x)
-	if p.moved(x) {
+	if !p.ask(x) {
 		return false
 	}
 	if x.decision.Pod == nil || x.decision.Verdict == mappings.NotAPod {
@@ -120,6 +119,19 @@ func (p *Proxy) decide(x *exchange) bool {
 	return true
 }
 
+// ask finds out who is asking. If it returns false, the request has been answered; else there is a decision.
+func (p *Proxy) ask(x *exchange) bool {
+	if !x.conn.caughtUp && p.cfg.CatchUp != nil {
+		p.cfg.CatchUp()
+	}
+	x.conn.caughtUp = true
+	x.decision = p.cfg.Decide(&x.hold, x.conn.addr, x.conn.ifindex)
+	if x.decision == nil {
+		x.decision = &mappings.Decision{}
+	}
+	return !p.moved(x)
+}
+
 // moved ends a connection whose address is not where it was. It is asked after everything that waits.
 func (p *Proxy) moved(x *exchange) bool {
 	if p.cfg.Moved == nil || !p.cfg.Moved(x.conn.addr, x.conn.accepted) {
@@ -128,14 +140,6 @@ func (p *Proxy) moved(x *exchange) bool {
 	x.w.Header().Set("Connection", "close")
 	x.failAgain(outcomeMoved)
 	return true
-}
-
-// ask never returns nil.
-func (p *Proxy) ask(x *exchange) *mappings.Decision {
-	if d := p.cfg.Decide(&x.hold, x.conn.addr, x.conn.ifindex); d != nil {
-		return d
-	}
-	return &mappings.Decision{}
 }
 
 // forwarded reports whether a request has passed a proxy. EC2 refuses such requests for a token, and with one: a

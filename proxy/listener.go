@@ -35,6 +35,7 @@ type conn struct {
 	ifindex  int        // the interface it came in on; 0: not known
 	direct   bool       // it was not redirected and is refused
 	accepted time.Time
+	caughtUp bool // Config.CatchUp was called
 	source   *source
 
 	exchange *exchange // the request that is being answered
