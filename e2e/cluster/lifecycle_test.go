@@ -83,20 +83,25 @@ func TestUninstallingLeavesTheRulesAndNobodyTheNodesRole(t *testing.T) {
 	t.Logf("after helm uninstall:\n%s", left)
 
 	n.namespace(t, "orphans")
-	n.create(t, pod("orphans", "orphan", "shop-0"))
-	orphan := n.reach(t, "orphans", 1, corev1.PodSucceeded, corev1.PodFailed)["orphan"]
-	a := n.next(t, orphan, time.Time{})
-	n.check(t, a, "shop-0")
-	if a.Error == "" {
-		t.Error("a pod got credentials although no daemon runs")
-	}
+	n.create(t, pod("orphans", "before", "shop-0"))
+	n.reach(t, "orphans", 1, corev1.PodFailed)
+	a := n.attempts(t, pod("orphans", "before", ""))[0]
 	t.Logf("a pod is told: %s", a.Error)
+	n.check(t, a, "shop-0")
 
-	// As the chart's notes say.
+	// As the chart's notes say. They also say that the pods then have the node's role again; if they had not, the tests
+	// would watch for what cannot happen.
 	n.Run(t, "nft", "delete", "table", "inet", "pod2role")
 	if rules := n.Run(t, "nft", "list", "ruleset"); strings.Contains(rules, "pod2role") {
 		t.Errorf("the chart's notes do not say how to remove all of this:\n%s", rules)
 	}
+	n.create(t, pod("orphans", "after", "shop-0"))
+	n.reach(t, "orphans", 1, corev1.PodSucceeded)
+	a = n.attempts(t, pod("orphans", "after", ""))[0]
+	if n.imds.Leaks(a.Document) == nil || n.trespasses() == nil {
+		t.Errorf("without rules a pod got %+v, want the node's role", a)
+	}
+	n.imds.Reset()
 }
 
 // next waits for the first attempt of a pod that began at or after a time, and, but for the zero time, brought credentials.
