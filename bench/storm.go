@@ -93,7 +93,8 @@ func manyRoles(ctx context.Context, b *bench) ([]table, error) {
 		rate, burst float64
 	}{
 		{rush{name: "all together", lead: true, again: 2 * time.Second}, 10, 20},
-		{rush{name: "each when its turn could come", begins: turn(20, 20), again: 2 * time.Second}, 20, 20},
+		// Not the whole of STS's 20: whoever asks at the very limit is refused now and then, and waits for a second try.
+		{rush{name: "each when its turn could come", begins: turn(18, 20), again: 2 * time.Second}, 18, 20},
 	} {
 		r.roles, r.pods, r.lag, r.records, r.limit, r.client = stormPods, stormPods, watchLag, true, 20, botocore()
 		r.args = []string{fmt.Sprintf("--sts-rate=%g", r.rate), fmt.Sprintf("--sts-burst=%g", r.burst)}
