@@ -116,6 +116,7 @@ func (b *bench) all(ctx context.Context, chosen []scenario, root string, write b
 		}
 	}
 	page := filepath.Join(root, "docs", "performance.md")
+	on := machine(ctx, given) // before the page is written, which is part of the tree
 	var problems []error
 	for _, s := range chosen {
 		fmt.Fprintf(b.log, "%s: %s\n", s.name, s.about)
@@ -125,7 +126,7 @@ func (b *bench) all(ctx context.Context, chosen []scenario, root string, write b
 			problems = append(problems, fmt.Errorf("measuring %s: %w", s.name, err))
 			continue
 		}
-		figures := figuresOf(s, tables, machine(ctx, given), before, load())
+		figures := figuresOf(s, tables, on, before, load())
 		fmt.Fprintf(out, "\n%s\n", figures)
 		if write {
 			problems = append(problems, rewrite(page, s.name, figures))
