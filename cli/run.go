@@ -71,7 +71,7 @@ type outside struct {
 func assemble(ctx context.Context, c config.Config, o outside) (*daemon, error) {
 	d := &daemon{config: c, log: o.log, registry: prometheus.NewRegistry(), ready: make(chan struct{})}
 	part := func(name string) *logrus.Entry { return o.log.WithField("part", name) }
-	d.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})) //nolint:forbidigo // this registry is the daemon's own
+	d.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
 	clients, err := cluster.Connect(c.Kubeconfig, version())
 	if err != nil {

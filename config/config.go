@@ -88,7 +88,5 @@ const (
 	maxChained = time.Hour
 )
 
-var (
-	// A Kubernetes qualified name, https://kubernetes.io/docs/concepts/overview/working-with-objects/annotations/.
-	annotationKey = regexp.MustCompile(`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
-)
+// A Kubernetes qualified name, https://kubernetes.io/docs/concepts/overview/working-with-objects/annotations/.
+var annotationKey = regexp.MustCompile(`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
