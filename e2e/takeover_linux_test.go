@@ -13,15 +13,19 @@ import (
 
 // On a bridge every pod can send what it likes. The one that answers for another's address must not get its role.
 func TestWhoTakesOverAnAddressDoesNotGetTheRole(t *testing.T) {
-	for name, takeOver := range map[string]func(t *testing.T, thief, victim *pod){
+	for _, tt := range []struct {
+		name      string
+		byMAC     bool
+		noRecords bool
+	}{
 		// The thief's own ARP request for its gateway tells the node that the address is behind the thief's MAC address.
-		"by ARP": func(*testing.T, *pod, *pod) {},
-		"by MAC address": func(t *testing.T, thief, victim *pod) {
-			thief.Run(t, "ip", "link", "set", "eth0", "address", victim.mac(t))
-		},
+		{name: "by ARP"},
+		{name: "by ARP, no records", noRecords: true},
+		{name: "by MAC address", byMAC: true},
+		{name: "by MAC address, no records", byMAC: true, noRecords: true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			n := newNode(t, testnet.Bridge, options{})
+		t.Run(tt.name, func(t *testing.T) {
+			n := newNode(t, testnet.Bridge, options{noRecords: tt.noRecords})
 			victim := n.pod(t, "shop", "victim", "shop-victim")
 			thief := n.pod(t, "lab", "thief", "")
 			// Without this the kernel believes a new MAC address only a second after it has learnt the last one.
@@ -31,14 +35,15 @@ func TestWhoTakesOverAnAddressDoesNotGetTheRole(t *testing.T) {
 			n.ready(t, "--hold=500ms")
 			victim.expectRole(t, "shop-victim")
 
-			takeOver(t, thief, victim)
+			own := thief.mac(t)
+			if tt.byMAC {
+				thief.Run(t, "ip", "link", "set", "eth0", "address", victim.mac(t))
+			}
 			thief.Run(t, "ip", "address", "add", victim.Addr.String()+"/32", "dev", "eth0")
 			thief.Run(t, "ip", "neighbour", "flush", "dev", "eth0")
 			tries, leaks := 0, 0
 			for range 5 {
-				short, cancel := context.WithTimeout(t.Context(), time.Second)
-				_, _ = exchange(short, victim.Namespace, metadata, http.MethodGet, listPath) // it may not get through
-				cancel()
+				_, _ = victim.tryGet(t, listPath) // it may not get through
 				a, err := thief.askFrom(t, victim, listPath+"shop-victim")
 				if err == nil {
 					tries++
@@ -50,8 +55,31 @@ func TestWhoTakesOverAnAddressDoesNotGetTheRole(t *testing.T) {
 			if leaks > 0 || tries == 0 {
 				t.Errorf("the thief was answered %d times and got the victim's credentials %d times, want some and none", tries, leaks)
 			}
+
+			thief.Run(t, "ip", "address", "del", victim.Addr.String()+"/32", "dev", "eth0")
+			thief.Run(t, "ip", "link", "set", "eth0", "address", own)
+			want := http.StatusOK
+			if tt.noRecords {
+				want = http.StatusServiceUnavailable // nothing tells any more whose address it is
+			}
+			var last answer
+			for deadline := time.Now().Add(patience); last.code != want && time.Now().Before(deadline); {
+				victim.Run(t, "ip", "neighbour", "flush", "dev", "eth0")
+				last, _ = victim.tryGet(t, listPath+"shop-victim")
+			}
+			if last.code != want {
+				t.Errorf("the victim, having its address back, got %d %q, want %d", last.code, last.body, want)
+			}
 		})
 	}
+}
+
+// tryGet asks the metadata service as get does, but for a second at most, and may fail.
+func (p *pod) tryGet(t *testing.T, target string) (answer, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	return exchange(ctx, p.Namespace, metadata, http.MethodGet, target)
 }
 
 // mac is the pod's MAC address.
