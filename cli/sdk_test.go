@@ -156,4 +156,3 @@ func TestTheGoSDKFindsTheInstance(t *testing.T) {
 		}
 	})
 }
-
