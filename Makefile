@@ -91,7 +91,7 @@ docs-check:
 	@go run . docs | diff -u docs/configuration.md - || { echo 'docs/configuration.md is not what the code says: run "make docs"'; exit 1; }
 
 tidy: ## go mod tidy and gofumpt everywhere
-	@for module in . tools e2e/clients e2e/cluster/bed; do (cd $$module && go mod tidy) || exit; done
+	@for module in . tools e2e/clients e2e/aemm e2e/cluster/bed; do (cd $$module && go mod tidy) || exit; done
 	@$(MAKE) -s $(LINT) && $(LINT) fmt ./...
 
 fuzz: ## every fuzz test for FUZZTIME

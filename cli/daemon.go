@@ -63,6 +63,7 @@ type daemon struct {
 	mu         sync.Mutex
 	warmed     bool   // the sessions of the pods that were there at the start have been asked for
 	baseARN    error  // why the base ARN is not known yet; nil: it is, or none is looked for
+	location   error  // why it is not known yet where the node is; nil: it is, or it need not be known
 	ruleError  error  // why the rules are not in place; nil: they are, or there are none
 	rulesKnown bool   // the rules have been looked at
 	lastReport string // what was logged last about readiness
@@ -113,6 +114,7 @@ func (d *daemon) Run(ctx context.Context, l listeners) error {
 		run("keeping the rules", d.keepRules)
 	}
 	run("looking for the base ARN", d.discover)
+	run("looking for the zone", d.locate)
 	run("becoming ready", d.becomeReady)
 	return group.Wait()
 }
@@ -294,6 +296,9 @@ func (d *daemon) notReady() []string {
 	}
 	if d.baseARN != nil {
 		missing = append(missing, d.baseARN.Error())
+	}
+	if d.location != nil {
+		missing = append(missing, d.location.Error())
 	}
 	if len(missing) == 0 && !d.warmed {
 		missing = append(missing, "the first sessions are being fetched")

@@ -108,6 +108,14 @@ func (w *world) build(ctx context.Context, group *errgroup.Group, dir string) ([
 	if err := errors.Join(os.Mkdir(results, 0o700), os.WriteFile(file, kubeconfig, 0o600)); err != nil {
 		return nil, err
 	}
+	if err := w.api.Apply(&corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: demoNode, Labels: map[string]string{
+			corev1.LabelTopologyZone: demoRegion + "c", corev1.LabelTopologyRegion: demoRegion,
+		}},
+		Spec: corev1.NodeSpec{ProviderID: "aws:///" + demoRegion + "c/i-00000000000000ace"},
+	}); err != nil {
+		return nil, err
+	}
 	w.records = cnirecord.New(cnirecord.Config{Dir: results})
 	return []string{
 		"--node=" + demoNode, "--kubeconfig=" + file, "--cni-results-dir=" + results, "--metadata-addr=" + addrs[0], "--region=" + demoRegion,

@@ -71,6 +71,9 @@ type outside struct {
 // assemble makes the daemon that c describes. It reads the kubeconfig and looks up the node's address, and starts nothing.
 func assemble(ctx context.Context, c config.Config, o outside) (*daemon, error) {
 	d := &daemon{config: c, log: o.log, registry: prometheus.NewRegistry(), ready: make(chan struct{})}
+	if locates(c) {
+		d.location = errNotLocated
+	}
 	part := func(name string) *logrus.Entry { return o.log.WithField("part", name) }
 	d.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
@@ -155,7 +158,8 @@ func (d *daemon) assembleProxy(metadata string, log *logrus.Entry) error {
 		Decide: d.identity.Resolve, Credentials: d.sessions.Get, MetadataURL: metadata, Ingress: ingress, CatchUp: d.attest.CatchUp, Moved: d.attest.MovedSince,
 		PassThrough: proxy.PassThrough{Mode: proxy.Mode(c.PassThrough), Allow: c.PassThroughAllow, UserData: c.PassThroughUserData},
 		TokenMode:   proxy.TokenMode(c.IMDSTokens), TokenKey: key, TokenHopLimit: c.TokenHopLimit,
-		Hold: c.Hold, Drain: c.Drain, MaxConnections: c.MaxConnections, MaxConnectionsPerSource: c.MaxPerSource, Log: log, Registerer: d.registry,
+		Hold: c.Hold, Drain: c.Drain, MaxConnections: c.MaxConnections, MaxConnectionsPerSource: c.MaxPerSource,
+		MaxRequestsPerSource: c.MaxRequestsPerSource, UpstreamRate: c.MetadataRate, Log: log, Registerer: d.registry,
 	}
 	if c.Metadata == "emulate" {
 		p.Emulate = &proxy.Instance{Zone: c.EmulateZone, InstanceID: c.EmulateInstanceID, AccountID: c.EmulateAccountID}

@@ -36,9 +36,6 @@ func (c *Config) check(given func(name string) bool) []string {
 			problem("--passthrough-allow=%q is not a regular expression (%v): see https://pkg.go.dev/regexp/syntax", expression, err)
 		}
 	}
-	if c.Metadata == "emulate" && c.EmulateZone == "" {
-		problem("--metadata=emulate needs --emulate-zone, such as eu-west-1a: SDKs take their region from it")
-	}
 	seen := map[bool]bool{}
 	for _, a := range c.HostIP {
 		if seen[a.Is4()] {

@@ -41,7 +41,7 @@ type Config struct {
 	// The metadata service.
 	MetadataAddr        string // host or host:port, as given
 	Metadata            string // "imds" or "emulate"
-	EmulateZone         string
+	EmulateZone         string // empty: the node's
 	EmulateInstanceID   string
 	EmulateAccountID    string
 	IMDSTokens          string // "optional" or "required"
@@ -57,12 +57,14 @@ type Config struct {
 	Direct      string // "refuse" or "allow"
 
 	// Holding and limits.
-	Hold             time.Duration
-	HoldMax          int
-	HoldMaxPerSource int
-	MaxConnections   int
-	MaxPerSource     int
-	Drain            time.Duration
+	Hold                 time.Duration
+	HoldMax              int
+	HoldMaxPerSource     int
+	MaxConnections       int
+	MaxPerSource         int
+	MaxRequestsPerSource int
+	MetadataRate         float64 // requests a second of one address
+	Drain                time.Duration
 
 	// The redirect.
 	Redirect        string // "on", "off" or "external"

@@ -37,7 +37,8 @@ type Config struct {
 
 	// MetadataURL is the real metadata service, "http://host[:port]"; required unless Emulate is set.
 	MetadataURL string
-	// Emulate answers in place of the real service where there is none. nil: the real service answers.
+	// Emulate answers in place of the real service where there is none. nil: the real service answers. Without a zone,
+	// documents are 503 until SetInstance.
 	Emulate *Instance
 	// PassThrough says what of the real service pods may read. The zero value is the standard mode.
 	PassThrough PassThrough

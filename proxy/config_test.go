@@ -36,7 +36,7 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 		{"an unknown mode", func(c *Config) { c.PassThrough.Mode = "all" }, "all"},
 		{"a broken expression", func(c *Config) { c.PassThrough.Allow = []string{"/a", "("} }, `"("`},
 		{"an expression that leaves its group", func(c *Config) { c.PassThrough.Allow = []string{"a)|(b"} }, `"a)|(b"`},
-		{"an emulation without a zone", func(c *Config) { c.Emulate = &Instance{} }, "zone"},
+		{"an emulation whose zone comes later", func(c *Config) { c.Emulate = &Instance{} }, ""},
 		{"an emulation without a region", func(c *Config) { c.Emulate = &Instance{Zone: "here"} }, "here"},
 		{"an emulation needs no metadata service", func(c *Config) {
 			c.Emulate, c.MetadataURL = &Instance{Zone: "eu-west-1a"}, ""

@@ -10,12 +10,13 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
 // Instance is what a node that is not on EC2 says of itself.
 type Instance struct {
-	Zone       string // availability zone, "eu-west-1a"; required
+	Zone       string // availability zone, "eu-west-1a"; empty in Config: not known before SetInstance
 	Region     string // default: from Zone
 	InstanceID string // default i-00000000000000000
 	AccountID  string // default 000000000000
@@ -30,8 +31,11 @@ var regionOfZone = regexp.MustCompile(`^[a-z]+(?:-[a-z]+)+-[0-9]+`)
 
 // emulation is a small metadata service: what SDKs and common tools need to find their region and themselves.
 type emulation struct {
-	tree map[string]string // :: path below the version -> document or listing
+	tree atomic.Pointer[map[string]string] // :: path below the version -> document or listing; nil: not known yet
 }
+
+// errNoInstance is what emulated documents are answered with (503) before SetInstance.
+var errNoInstance = errors.New("it is not known yet where the node is")
 
 // emulatedVersions are the versions that exist, a few of EC2's.
 func emulatedVersions() []string {
@@ -39,6 +43,24 @@ func emulatedVersions() []string {
 }
 
 func newEmulation(i Instance) (*emulation, error) {
+	e := &emulation{}
+	if i.Zone == "" {
+		return e, nil
+	}
+	return e, e.set(i)
+}
+
+// SetInstance says where the node is, if Config.Emulate left that open. It returns an error if Emulate is not set, or if
+// the instance has no zone, or one that is in no region.
+func (p *Proxy) SetInstance(i Instance) error {
+	e, ok := p.documents.(*emulation)
+	if !ok {
+		return errors.New("the real metadata service answers, so there is no instance to emulate")
+	}
+	return e.set(i)
+}
+
+func (e *emulation) set(i Instance) error {
 	i.Region = cmp.Or(i.Region, regionOfZone.FindString(i.Zone))
 	i.InstanceID = cmp.Or(i.InstanceID, "i-00000000000000000")
 	i.AccountID = cmp.Or(i.AccountID, "000000000000")
@@ -47,18 +69,18 @@ func newEmulation(i Instance) (*emulation, error) {
 	i.LocalIPv4 = cmp.Or(i.LocalIPv4, "127.0.0.1")
 	i.MAC = cmp.Or(i.MAC, "02:00:00:00:00:00")
 	if i.Zone == "" {
-		return nil, errors.New("the emulated instance has no availability zone: SDKs take their region from it")
+		return errors.New("the emulated instance has no availability zone: SDKs take their region from it")
 	}
 	if i.Region == "" {
-		return nil, fmt.Errorf("the emulated instance's zone %q does not begin with a region", i.Zone)
+		return fmt.Errorf("the emulated instance's zone %q does not begin with a region", i.Zone)
 	}
 	identity, err := i.identity()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	partition, domain := i.partition()
 	hostname := "ip-" + strings.ReplaceAll(i.LocalIPv4, ".", "-") + "." + i.Region + ".compute.internal"
-	e := &emulation{tree: map[string]string{
+	tree := map[string]string{
 		"dynamic/instance-identity/document":    identity,
 		"meta-data/ami-id":                      i.ImageID,
 		"meta-data/ami-launch-index":            "0",
@@ -74,15 +96,16 @@ func newEmulation(i Instance) (*emulation, error) {
 		"meta-data/placement/region":            i.Region,
 		"meta-data/services/domain":             domain,
 		"meta-data/services/partition":          partition,
-	}}
-	e.list()
-	return e, nil
+	}
+	list(tree)
+	e.tree.Store(&tree)
+	return nil
 }
 
 // list adds the listings of all directories: a name for each line, with a slash if it is one itself.
-func (e *emulation) list() {
+func list(tree map[string]string) {
 	entries := map[string][]string{} // :: directory -> names
-	for path := range e.tree {
+	for path := range tree {
 		for entry := ""; ; {
 			dir, name, below := cutLast(path)
 			if !slices.Contains(entries[dir], name+entry) {
@@ -96,7 +119,7 @@ func (e *emulation) list() {
 	}
 	for dir, names := range entries {
 		slices.Sort(names)
-		e.tree[dir] = strings.Join(names, "\n")
+		tree[dir] = strings.Join(names, "\n")
 	}
 }
 
@@ -137,8 +160,12 @@ func (i Instance) identity() (string, error) {
 
 // cached implements documents.
 func (e *emulation) cached(path string) *reply {
+	tree := e.tree.Load()
+	if tree == nil {
+		return nil
+	}
 	version, rest, _ := strings.Cut(strings.Trim(path, "/"), "/")
-	body, ok := e.tree[rest]
+	body, ok := (*tree)[rest]
 	switch {
 	case version == "":
 		body, ok = strings.Join(emulatedVersions(), "\n"), true
@@ -152,7 +179,12 @@ func (e *emulation) cached(path string) *reply {
 }
 
 // get implements documents.
-func (e *emulation) get(_ context.Context, path string) (*reply, error) { return e.cached(path), nil }
+func (e *emulation) get(_ context.Context, path string) (*reply, error) {
+	if found := e.cached(path); found != nil {
+		return found, nil
+	}
+	return nil, errNoInstance
+}
 
 // close implements documents.
 func (e *emulation) close() {}

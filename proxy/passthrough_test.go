@@ -133,8 +133,37 @@ func TestAnEmulatedInstanceTellsSDKsWhereTheyAre(t *testing.T) {
 		"us-west-2-lax-1a": "us-west-2", "us-gov-east-1a": "us-gov-east-1", "us-east-1-wl1-bos-wlz-1": "us-east-1", "cn-north-1a": "cn-north-1",
 	} {
 		e, err := newEmulation(Instance{Zone: zone})
-		if err != nil || e.tree["meta-data/placement/region"] != region {
+		if err != nil || string(e.cached("/latest/meta-data/placement/region").body) != region {
 			t.Errorf("%s: %v, %v", zone, e, err)
 		}
+	}
+}
+
+// TestAnEmulatedInstanceMayBeLocatedLater: the node's labels are read from the API server, which may be away at first.
+func TestAnEmulatedInstanceMayBeLocatedLater(t *testing.T) {
+	cfg := testConfig("")
+	cfg.Emulate = &Instance{AccountID: "123456789012"}
+	p, addr := start(t, cfg)
+	if got := ask(t, readerAddr, addr, "GET", zonePath); got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") != "1" {
+		t.Errorf("before: %+v", got)
+	}
+	if got := ask(t, readerAddr, addr, "GET", rolePath+"reader"); got.status != http.StatusOK {
+		t.Errorf("credentials do not need it: status %d", got.status)
+	}
+	for zone, wrong := range map[string]Instance{"none": {}, "one in no region": {Zone: "here"}} {
+		if err := p.SetInstance(wrong); err == nil {
+			t.Errorf("zone %s: no error", zone)
+		}
+	}
+	if err := p.SetInstance(Instance{Zone: "zone-of-my-own", Region: "eu-central-1"}); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{zonePath: "zone-of-my-own", "/latest/meta-data/placement/region": "eu-central-1"} {
+		if got := ask(t, readerAddr, addr, "GET", path); got.status != http.StatusOK || got.body != want {
+			t.Errorf("%s: %+v", path, got)
+		}
+	}
+	if p, _ := start(t, testConfig("http://127.0.0.1:1")); p.SetInstance(Instance{Zone: "eu-west-1a"}) == nil {
+		t.Error("an instance was set where the real service answers")
 	}
 }

@@ -21,8 +21,6 @@ const (
 	maxUpstream = 16
 	// maxReply is the largest document that is passed on. User data, the largest there is, has 16 KiB.
 	maxReply = 256 << 10
-	// maxCached is how many documents are kept at most: they have few paths, but the version is the client's choice.
-	maxCached = 256
 )
 
 // upstream is the real service, or what takes its place at the other end of MetadataURL. Nothing of a client's request
@@ -102,14 +100,16 @@ func (u *upstream) get(ctx context.Context, path string) (*reply, error) {
 func (u *upstream) keep(path string, found *reply) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if len(u.kept) < maxCached {
-		u.kept[path] = found
-	}
+	u.kept[path] = found
 }
 
-// immutable reports whether the document at path stays the same while the instance runs.
+// immutable reports whether the document at path stays the same while the instance runs. It knows the version that
+// everybody asks for alone: there are few such paths, so that no client can choose how much is kept.
 func immutable(path string) bool {
-	_, rest, _ := strings.Cut(strings.Trim(path, "/"), "/")
+	version, rest, _ := strings.Cut(strings.Trim(path, "/"), "/")
+	if version != "latest" {
+		return false
+	}
 	switch rest {
 	case "dynamic/instance-identity/document",
 		"meta-data/ami-id", "meta-data/ami-launch-index", "meta-data/instance-id", "meta-data/instance-life-cycle",

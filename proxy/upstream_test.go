@@ -133,13 +133,20 @@ func TestAnErrorIsNotKept(t *testing.T) {
 	}
 }
 
-func TestTheDocumentsThatAreKeptAreBounded(t *testing.T) {
-	u := newTestUpstream(t, "http://127.0.0.1:1")
-	for i := range 2 * maxCached {
-		u.keep(fmt.Sprintf("/%d/meta-data/mac", i), &reply{})
+// TestNoClientChoosesHowManyDocumentsAreKept: the version of a path is the client's choice, and a lenient service
+// answers any.
+func TestNoClientChoosesHowManyDocumentsAreKept(t *testing.T) {
+	rec := newRecorder(t, nil)
+	u := newTestUpstream(t, rec.URL)
+	for _, version := range []string{"latest", "1.0", "2021-03-23", "x", "latest-1"} {
+		for _, slash := range []string{"", "/"} {
+			if _, err := u.get(t.Context(), "/"+version+"/meta-data/mac"+slash); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
-	if len(u.kept) != maxCached {
-		t.Errorf("%d are kept", len(u.kept))
+	if len(u.kept) != 2 {
+		t.Errorf("%d are kept, want the one of the latest version, with and without a slash", len(u.kept))
 	}
 }
 
