@@ -78,6 +78,18 @@ func (a *Attest) MovedSince(addr netip.Addr, accepted time.Time) bool {
 	return a.table.movedSince(addr, accepted)
 }
 
+// Route returns the name of the interface to which this one address is routed, from memory; empty: there is no such
+// route.
+func (a *Attest) Route(addr netip.Addr) string {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	index, ok := a.table.routes[addr]
+	if !ok {
+		return ""
+	}
+	return a.table.links[index].name
+}
+
 // Ready is closed after the kernel's state has been read once.
 func (a *Attest) Ready() <-chan struct{} { return a.ready }
 

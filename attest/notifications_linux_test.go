@@ -125,6 +125,9 @@ func TestCatchingUpShowsAllThatTheKernelTells(t *testing.T) {
 	if got, why := a.Check(Claim{Addr: routed, Ingress: b.port2, Interface: "veth2", Recorded: true}); got != Confirmed {
 		t.Errorf("a routed pod is %v (%s), want %v", got, why, Confirmed)
 	}
+	if got := a.Route(routed); got != "veth2" || a.Route(pod) != "" {
+		t.Errorf("the routed pod is behind %q and the bridged one behind %q, want veth2 and none", got, a.Route(pod))
+	}
 	if got, why := a.Check(claim); got != Refuted {
 		t.Errorf("an address behind a MAC address without a port is %v (%s), want %v", got, why, Refuted)
 	}

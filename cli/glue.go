@@ -38,14 +38,28 @@ func (d *daemon) recordSource() identity.Records {
 	if d.records == nil {
 		return nil
 	}
-	return cniRecords{d.records}
+	return cniRecords{d.records, d.attest}
 }
 
-type cniRecords struct{ index *cni.Index }
+type cniRecords struct {
+	index  *cni.Index
+	kernel *attest.Attest
+}
 
-// Lookup implements identity.Records.
+// Lookup implements identity.Records. An address without a record that is routed to the interface of exactly one pod is
+// that pod's too: on EKS with IPv6, pods have one of 169.254.172.0/22 for IPv4, by which they reach the metadata
+// service, and the record names the interface only
+// (https://github.com/aws/amazon-vpc-cni-k8s/tree/master/cmd/egress-cni-plugin).
 func (r cniRecords) Lookup(addr netip.Addr) (identity.Record, bool) {
 	record, ok := r.index.Lookup(addr)
+	if !ok {
+		end := r.kernel.Route(addr)
+		if end == "" {
+			return identity.Record{}, false
+		}
+		record, ok = r.index.LookupInterface(end)
+		record.HostInterface = end
+	}
 	return identity.Record{UID: record.UID, Namespace: record.Namespace, Name: record.Name, Interface: record.HostInterface}, ok
 }
 

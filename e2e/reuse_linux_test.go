@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"net/http"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -85,4 +86,22 @@ func (p *pod) awaitRole(t *testing.T, role string) {
 		}
 	}
 	t.Errorf("%s did not get %s", p, role)
+}
+
+// On EKS with IPv6, pods have an IPv4 address that neither a record nor the API server tells.
+func TestAnAddressThatIsRoutedToAPodsInterfaceIsThePods(t *testing.T) {
+	n := newNode(t, testnet.Routed, options{})
+	first, second := n.pod(t, "shop", "first", "shop-first"), n.pod(t, "shop", "second", "shop-second")
+	n.ready(t, "--hold=500ms")
+	own, stolen := netip.MustParseAddr("169.254.172.5"), netip.MustParseAddr("169.254.172.6")
+	for addr, p := range map[netip.Addr]*pod{own: first, stolen: second} {
+		n.Node.Run(t, "ip", "route", "add", addr.String()+"/32", "dev", p.HostInterface)
+		first.Run(t, "ip", "address", "add", addr.String()+"/32", "dev", "eth0")
+	}
+	if a, err := first.askFrom(t, own, listPath); err != nil || a.body != "shop-first" {
+		t.Errorf("from an address that is routed to the pod: got %d %q (%v), want its role", a.code, a.body, err)
+	}
+	if a, err := first.askFrom(t, stolen, listPath); err == nil && a.code == http.StatusOK {
+		t.Errorf("from an address that is routed to another pod: got %d %q, want none", a.code, a.body)
+	}
 }

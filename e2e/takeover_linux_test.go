@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"testing"
 	"time"
@@ -44,7 +45,7 @@ func TestWhoTakesOverAnAddressDoesNotGetTheRole(t *testing.T) {
 			tries, leaks := 0, 0
 			for range 5 {
 				_, _ = victim.tryGet(t, listPath) // it may not get through
-				a, err := thief.askFrom(t, victim, listPath+"shop-victim")
+				a, err := thief.askFrom(t, victim.Addr, listPath+"shop-victim")
 				if err == nil {
 					tries++
 				}
@@ -98,14 +99,14 @@ func (p *pod) mac(t *testing.T) string {
 	return mac
 }
 
-// askFrom asks the metadata service from another pod's address.
-func (p *pod) askFrom(t *testing.T, other *pod, target string) (answer, error) {
+// askFrom asks the metadata service from an address that is not the pod's first.
+func (p *pod) askFrom(t *testing.T, from netip.Addr, target string) (answer, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	var conn net.Conn
 	if err := p.Do(func() (err error) {
-		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IP(other.Addr.AsSlice())}}
+		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IP(from.AsSlice())}}
 		conn, err = dialer.DialContext(ctx, "tcp", metadata)
 		return err
 	}); err != nil {
