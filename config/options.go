@@ -97,7 +97,7 @@ func options(c *Config) []Option {
 		{Name: "token-hop-limit", Group: groupMetadata, Values: "0-64", Default: "0", set: integer(&c.TokenHopLimit, 0, 64),
 			Usage: "The IP time-to-live of answers that carry a token, as EC2's hop limit; 0 leaves the system's."},
 		{Name: "passthrough", Group: groupMetadata, Values: "standard|strict|none", Default: "standard", set: oneOf(&c.PassThrough, "standard", "strict", "none"),
-			Usage: "What pods may read of the rest: standard is every path that carries no secret, strict a documented list, none nothing."},
+			Usage: "What pods may read of the rest: standard is every path that carries no secret, strict the list in docs/security.md, none nothing."},
 		{Name: "passthrough-allow", Group: groupMetadata, Values: "regexp", list: " ", set: list(&c.PassThroughAllow),
 			Usage: "A regular expression for further paths that pods may read. It has to match the whole path and opens nothing that carries a secret. May be given more than once; in the variable, spaces separate them."},
 		{Name: "passthrough-user-data", Group: groupMetadata, Values: "true|false", bool: true, Default: "false", set: boolean(&c.PassThroughUserData),

@@ -9,9 +9,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"pod2role/e2e/testnet"
 	"pod2role/sandbox/imds"
+	"pod2role/sandbox/sts"
 )
 
 // searchPath is where pods find programs: where distributions put them.
@@ -127,4 +129,34 @@ func lookPath(name string) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("%q is not in %s", name, searchPath)
+}
+
+// botocore has one attempt of a second for each request: the first fetch of a role that STS takes its time for fits.
+func TestBotocoresOnlyAttemptOutlastsASlowCallToSTS(t *testing.T) {
+	inEachTopology(t, func(t *testing.T, topology testnet.Topology) {
+		n := newNode(t, topology, options{})
+		n.ready(t)
+		n.sts.SetFaults(sts.Faults{Outage: sts.Hanging})
+		p := n.pod(t, "shop", "web", "shop-web")
+		before := n.requests(t)
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			for n.requests(t)-before < 2 && t.Context().Err() == nil { // the token and the role have been answered
+				<-time.After(10 * time.Millisecond)
+			}
+			<-time.After(700 * time.Millisecond) // what STS takes
+			n.sts.SetFaults(sts.Faults{})
+		}()
+		const fetch = "import botocore.session; print(botocore.session.Session().get_credentials().token)"
+		token := p.output(t, client{"botocore", []string{"python3", "-c", fetch}, nil})
+		<-ended
+		p.expectToken(t, token, "shop-web")
+		if got := n.requests(t) - before; got != 3 {
+			t.Errorf("it took %d requests, want 3", got)
+		}
+		if calls := n.sts.Count(baseARN + "shop-web"); calls != 1 {
+			t.Errorf("STS was called %d times, want once", calls)
+		}
+	})
 }

@@ -230,7 +230,9 @@ func TestMetricsHaveNoLabelThatAClientChooses(t *testing.T) {
 		func(name string) string { return request("PUT", "/latest/api/token", tokenTTLHeader+": "+name) },
 		func(name string) string { return request("GET", "http://"+name+".example"+listPath) },
 		func(name string) string { return request("GET", listPath, "X-"+name+": "+name) },
-		func(name string) string { return "GET " + listPath + "?" + name + " HTTP/1.1\r\nHost: " + name + "\r\n\r\n" },
+		func(name string) string {
+			return "GET " + listPath + "?" + name + " HTTP/1.1\r\nHost: " + name + "\r\n\r\n"
+		},
 		func(name string) string { return request("GET", "/%6e"+name) },
 	}
 	const each = 1000
