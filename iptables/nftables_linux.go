@@ -13,7 +13,7 @@ import (
 // nft is the back end that speaks nftables over netlink.
 type nft struct{}
 
-func newBackend() (backend, error) { return nft{}, nil }
+func (nft) name() string { return "nftables" }
 
 // kernelTimeout bounds every exchange with the kernel, which answers in microseconds unless something is very wrong.
 const kernelTimeout = 10 * time.Second
@@ -40,20 +40,6 @@ func (nft) apply(p plan) error {
 			c.AddRule(&nftables.Rule{Table: t, Chain: chain, Exprs: r.exprs, UserData: commentData(r.comment)})
 		}
 	}
-	return explain(c.Flush())
-}
-
-func (nft) remove() error {
-	if _, err := generation(); err != nil {
-		return explain(err)
-	}
-	c, err := nftables.New(nftables.WithSockOptions(withDeadline))
-	if err != nil {
-		return explain(err)
-	}
-	t := ourTable()
-	c.AddTable(t)
-	c.DelTable(t)
 	return explain(c.Flush())
 }
 

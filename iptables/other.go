@@ -10,7 +10,7 @@ import (
 	"runtime"
 )
 
-func newBackend() (backend, error) {
+func newBackend(string) (backend, error) {
 	return nil, fmt.Errorf("there is no netfilter on %s: %w", runtime.GOOS, ErrNotSupported)
 }
 

@@ -6,6 +6,8 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,7 +17,7 @@ import (
 
 // Config says what to redirect.
 type Config struct {
-	// Backend is "nftables"; empty means the same.
+	// Backend is one of Backends; empty means "auto".
 	Backend string
 	// Metadata are the metadata service's addresses and ports; nil: DefaultMetadata. Each address is locked on every port.
 	Metadata []netip.AddrPort
@@ -44,6 +46,12 @@ func DefaultMetadata() []netip.AddrPort {
 	}
 }
 
+// Backends returns the names of the back ends. "auto" is nftables where the kernel can hold our rules there, else iptables;
+// "iptables" is the kind of iptables that the host uses, of which the last two say outright which one.
+func Backends() []string {
+	return []string{"auto", "nftables", "iptables", "iptables-nft", "iptables-legacy"}
+}
+
 // Repairs, and looks at the rules because of a change, are limited to one a second after a burst, so that a peer that
 // fights for the table costs a log line a second and not a core.
 const (
@@ -67,14 +75,17 @@ func New(c Config) (*Redirect, error) {
 	if c.Metadata == nil {
 		c.Metadata = DefaultMetadata()
 	}
-	if c.Backend != "" && c.Backend != "nftables" {
-		return nil, fmt.Errorf("there is no back end %q: nftables is the one there is", c.Backend)
+	if c.Backend == "" {
+		c.Backend = "auto"
+	}
+	if !slices.Contains(Backends(), c.Backend) {
+		return nil, fmt.Errorf("there is no back end %q: the ones there are: %s", c.Backend, strings.Join(Backends(), ", "))
 	}
 	p, err := newPlan(c)
 	if err != nil {
 		return nil, err
 	}
-	b, err := newBackend()
+	b, err := newBackend(c.Backend)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +115,8 @@ func newRedirect(c Config, p plan, b backend) (*Redirect, error) {
 	}, nil
 }
 
-// String returns the rules in the syntax of nft(8). It can be fed to nft -f.
+// String returns the rules in the syntax of nft(8), such that they can be fed to nft -f; or of iptables, as two inputs, one
+// for iptables-restore --noflush and one for ip6tables-restore --noflush.
 func (r *Redirect) String() string { return r.backend.render(r.plan) }
 
 // Apply makes the kernel hold the rules, in one transaction. Rules that are right already keep their counters; others of

@@ -116,6 +116,8 @@ func (b *rendering) add(e any) {
 	case *expr.NAT:
 		b.settle()
 		b.nat(e)
+	case *expr.Lookup:
+		b.lookup(e)
 	default:
 		b.settle()
 		b.say("%s", statement(e))
@@ -190,6 +192,25 @@ func (b *rendering) compareMeta(key expr.MetaKey, op string, data []byte) {
 		b.settle()
 		b.say("[meta %d] %s%#x", key, op, data)
 	}
+}
+
+// lookup prints what is looked for in a set. The set's elements are not part of the rule.
+func (b *rendering) lookup(l *expr.Lookup) {
+	op, in := "", "@"+l.SetName
+	if l.Invert {
+		op = "!= "
+	}
+	if l.IsDestRegSet {
+		in = "vmap " + in
+	}
+	if p, ok := b.loaded[l.SourceRegister].(*expr.Payload); ok && p.Base == expr.PayloadBaseNetworkHeader &&
+		(b.ip == "ip" && p.Offset == daddrOffset4 && p.Len == 4 || b.ip == "ip6" && p.Offset == daddrOffset6 && p.Len == 16) {
+		b.pending = ""
+		b.say("%s daddr %s%s", b.ip, op, in)
+		return
+	}
+	b.settle()
+	b.say("[register %d] %s%s", l.SourceRegister, op, in)
 }
 
 // comparePayload names the fields that redirects are made of.

@@ -24,7 +24,7 @@ type Status struct {
 
 // A Rule is somebody else's rule that names a metadata address.
 type Rule struct {
-	Table    string `json:"table"` // with its family: "ip nat"
+	Table    string `json:"table"` // with its family: "ip nat"; of iptables-legacy: "legacy ip nat"
 	Chain    string `json:"chain"`
 	Position int    `json:"position"` // in the chain, from 1
 	Text     string `json:"text"`     // about as nft would print it; in [brackets] what only its own tool can read
@@ -37,7 +37,7 @@ func (r Rule) String() string {
 
 // Check reads the rules back from the kernel. The error is about reading; what is read and is not right is in the Status.
 func (r *Redirect) Check(ctx context.Context) (Status, error) {
-	s := Status{Backend: "nftables"}
+	s := Status{Backend: r.backend.name()}
 	if err := ctx.Err(); err != nil {
 		return s, fmt.Errorf("checking the redirect rules: %w", err)
 	}
@@ -45,6 +45,7 @@ func (r *Redirect) Check(ctx context.Context) (Status, error) {
 	if err != nil {
 		return s, fmt.Errorf("reading the redirect rules: %w", err)
 	}
+	s.Backend = r.backend.name() // known by now, if it had to be looked up
 	s.Problems, s.Redirected, s.Locked = found.problems, found.redirected, found.locked
 	s.Complete = len(found.problems) == 0
 	s.Foreign, s.Warnings, err = r.backend.survey(r.plan)

@@ -10,12 +10,15 @@ import (
 
 // nftWatcher listens to the kernel's notifications about nftables.
 type nftWatcher struct {
-	conn    *netlink.Conn
-	changed chan struct{}
-	done    chan struct{}
+	conn     *netlink.Conn
+	concerns func(netlink.Message) bool
+	changed  chan struct{}
+	done     chan struct{}
 }
 
-func (nft) watch() (watcher, error) {
+func (nft) watch() (watcher, error) { return watchNft(concernsUs) }
+
+func watchNft(concerns func(netlink.Message) bool) (watcher, error) {
 	c, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
 	if err != nil {
 		return nil, explain(err)
@@ -24,7 +27,7 @@ func (nft) watch() (watcher, error) {
 		_ = c.Close()
 		return nil, explain(err)
 	}
-	w := &nftWatcher{conn: c, changed: make(chan struct{}, 1), done: make(chan struct{})}
+	w := &nftWatcher{conn: c, concerns: concerns, changed: make(chan struct{}, 1), done: make(chan struct{})}
 	go w.listen()
 	return w, nil
 }
@@ -45,11 +48,11 @@ func (w *nftWatcher) listen() {
 		if err != nil && !errors.Is(err, unix.ENOBUFS) {
 			return
 		}
-		concerns := err != nil
+		news := err != nil
 		for _, m := range messages {
-			concerns = concerns || concernsUs(m)
+			news = news || w.concerns(m)
 		}
-		if concerns {
+		if news {
 			select {
 			case w.changed <- struct{}{}:
 			default: // one that is not looked at yet says the same

@@ -1,0 +1,262 @@
+package iptables
+
+import (
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// The chains of ours in the tables of iptables.
+const (
+	xtRedirectChain = "POD2ROLE-REDIRECT" // in nat
+	xtLockChain     = "POD2ROLE-LOCK"     // in filter and security
+	xtOurs          = "POD2ROLE-"         // what their names begin with
+
+	jumpComment = "pod2role: what is sent to the metadata service"
+)
+
+// An xtTable is what a plan wants of one table of iptables, in one address family.
+type xtTable struct {
+	name     string
+	chain    string   // ours
+	rules    []string // of our chain, as iptables -S prints them behind the chain's name; none: the chain shall not be
+	from     []string // the built-in chains that begin with the jumps to ours
+	jumps    []string
+	optional bool // a kernel may lack the table
+}
+
+// xtTablesOf translates a plan. An empty plan asks for nothing, which is how ours are removed.
+//
+// The redirect is in nat PREROUTING, in front of the others. Nothing after NAT in PREROUTING can hold the lock as it does
+// in nftables: raw and mangle are consulted before NAT, where what will be redirected cannot be told from what will not. So
+// the lock comes after routing: a packet that is still for a metadata address there was not redirected, whether because of
+// a notrack rule, a flushed chain or another rule in front. In filter it is answered with a reset, which only that table
+// can do. Others push themselves in front there as well, Calico every few minutes, and accept; so security, which is
+// consulted after filter and which hardly anybody uses, drops what filter let through.
+func xtTablesOf(p plan, ipv6 bool) []xtTable {
+	excluded, named := arrivals(p.from)
+	var returns []string
+	for _, m := range excluded {
+		returns = append(returns, "-i "+xtName(m)+" -j RETURN")
+	}
+	filter := xtTable{name: "filter", chain: xtLockChain, from: []string{"FORWARD", "INPUT"}}
+	security := xtTable{name: "security", chain: xtLockChain, from: filter.from, optional: true}
+	nat := xtTable{name: "nat", chain: xtRedirectChain, from: []string{"PREROUTING"}}
+
+	prohibited := "icmp-admin-prohibited"
+	if ipv6 {
+		prohibited = "icmp6-adm-prohibited"
+	}
+	for _, a := range p.lock {
+		if a.Is6() != ipv6 {
+			continue
+		}
+		for _, t := range []*xtTable{&filter, &security} {
+			t.jumps = append(t.jumps, xtJump(a, t.chain))
+		}
+		for _, from := range named {
+			filter.rules = append(filter.rules,
+				"-d "+host(a)+from+" -p tcp"+xtComment(lockComment)+" -j REJECT --reject-with tcp-reset",
+				"-d "+host(a)+from+xtComment(lockComment)+" -j REJECT --reject-with "+prohibited)
+			security.rules = append(security.rules, "-d "+host(a)+from+xtComment(lockComment)+" -j DROP")
+		}
+	}
+	for _, r := range p.redirect {
+		if r.metadata.Addr().Is6() != ipv6 {
+			continue
+		}
+		if jump := xtJump(r.metadata.Addr(), nat.chain); !slices.Contains(nat.jumps, jump) {
+			nat.jumps = append(nat.jumps, jump)
+		}
+		for _, from := range named {
+			nat.rules = append(nat.rules, fmt.Sprintf("-d %s%s -p tcp -m tcp --dport %d%s -j DNAT --to-destination %s",
+				host(r.metadata.Addr()), from, r.metadata.Port(), xtComment(redirectComment), r.to))
+		}
+	}
+	tables := []xtTable{filter, security, nat} // the lock before the redirect: in between, closed
+	for i := range tables {
+		if t := &tables[i]; len(t.rules) > 0 {
+			t.rules = append(slices.Clone(returns), t.rules...)
+		}
+	}
+	return tables
+}
+
+// arrivals splits what each origin excludes, which is the same for all of them, from what they name. A rule of iptables
+// takes one interface only, so what is excluded leaves the chain in front.
+func arrivals(from []origin) (excluded []ifaceMatch, named []string) {
+	for _, o := range from {
+		name := ""
+		for _, m := range o {
+			switch {
+			case !m.not:
+				name = " -i " + xtName(m)
+			case !slices.Contains(excluded, m):
+				excluded = append(excluded, m)
+			}
+		}
+		named = append(named, name)
+	}
+	return excluded, named
+}
+
+func xtName(m ifaceMatch) string {
+	if m.prefix {
+		return m.name + "+"
+	}
+	return m.name
+}
+
+func host(a netip.Addr) string { return netip.PrefixFrom(a, a.BitLen()).String() }
+
+func xtComment(c string) string { return ` -m comment --comment "` + c + `"` }
+
+func xtJump(a netip.Addr, chain string) string {
+	return "-d " + host(a) + xtComment(jumpComment) + " -j " + chain
+}
+
+// An xtHeld is what the kernel holds of ours in one table.
+type xtHeld struct {
+	missing bool // the kernel has no such table
+	chain   bool // our chain exists
+	rules   []xtRule
+	base    map[string][]xtRule // :: built-in chain -> its rules
+}
+
+// An xtRule is a rule as iptables -S prints it, without its chain and counters.
+type xtRule struct {
+	text    string
+	packets uint64
+}
+
+var xtCounters = regexp.MustCompile(` -c (\d+) \d+( |$)`)
+
+// parseXtRule reads a line of iptables -S -v. What is no rule is refused.
+func parseXtRule(line, chain string) (xtRule, bool) {
+	text, ok := strings.CutPrefix(line, "-A "+chain+" ")
+	if !ok {
+		return xtRule{}, false
+	}
+	r := xtRule{text: text}
+	if at := xtCounters.FindStringSubmatchIndex(" " + text); at != nil {
+		padded := " " + text
+		r.packets, _ = strconv.ParseUint(padded[at[2]:at[3]], 10, 64)
+		r.text = strings.TrimSpace(padded[:at[0]] + " " + padded[at[1]:])
+	}
+	return r, true
+}
+
+// jumpsTo reports whether the rule leads to the chain, on whatever condition.
+func (r xtRule) jumpsTo(chain string) bool {
+	return strings.HasSuffix(" "+r.text, " -j "+chain) || strings.HasSuffix(" "+r.text, " -g "+chain)
+}
+
+// ours returns the positions, from 1, of the jumps to our chain.
+func (h xtHeld) ours(base, chain string) []int {
+	var out []int
+	for i, r := range h.base[base] {
+		if r.jumpsTo(chain) {
+			out = append(out, i+1)
+		}
+	}
+	return out
+}
+
+// jumpsRight reports whether the built-in chain begins with our jumps and has no more of them.
+func (t xtTable) jumpsRight(h xtHeld, base string) bool {
+	rules := h.base[base]
+	if len(rules) < len(t.jumps) || len(h.ours(base, t.chain)) != len(t.jumps) {
+		return false
+	}
+	for i, want := range t.jumps {
+		if rules[i].text != want {
+			return false
+		}
+	}
+	return true
+}
+
+func (t xtTable) rulesRight(h xtHeld) bool {
+	return h.chain == (len(t.rules) > 0) &&
+		slices.EqualFunc(h.rules, t.rules, func(r xtRule, want string) bool { return r.text == want })
+}
+
+// problems says in which the table is not as it should be.
+func (t xtTable) problems(h xtHeld, tool string, problem func(string, ...any)) {
+	where := fmt.Sprintf("%s of %s %s", t.chain, tool, t.name)
+	switch {
+	case len(t.rules) == 0 && h.chain:
+		problem("the chain %s is of an older configuration", where)
+	case len(t.rules) > 0 && !h.chain:
+		problem("the chain %s is missing", where)
+	default:
+		var got []string
+		for _, r := range h.rules {
+			got = append(got, r.text)
+		}
+		compareRules(where, got, t.rules, problem)
+	}
+	for _, base := range t.from {
+		if !t.jumpsRight(h, base) && (h.chain || len(t.rules) > 0) {
+			problem("the chain %s of %s %s does not begin with the jump to %s, which is its rule %v of %d", base, tool, t.name, t.chain, h.ours(base, t.chain), len(h.base[base]))
+		}
+	}
+}
+
+// script is the input of iptables-restore --noflush that makes the table as it should be; "" if it is.
+func (t xtTable) script(h xtHeld) string {
+	var b strings.Builder
+	for _, base := range t.from {
+		if t.jumpsRight(h, base) {
+			continue
+		}
+		for _, i := range h.ours(base, t.chain) {
+			fmt.Fprintf(&b, "-D %s %s\n", base, h.base[base][i-1].text)
+		}
+	}
+	switch {
+	case t.rulesRight(h):
+	case len(t.rules) == 0:
+		fmt.Fprintf(&b, "-F %s\n-X %s\n", t.chain, t.chain)
+	default:
+		// Naming the chain makes it, or empties it.
+		fmt.Fprintf(&b, ":%s - [0:0]\n", t.chain)
+		for _, r := range t.rules {
+			fmt.Fprintf(&b, "-A %s %s\n", t.chain, r)
+		}
+	}
+	for _, base := range t.from {
+		if t.jumpsRight(h, base) {
+			continue
+		}
+		for i, jump := range t.jumps {
+			fmt.Fprintf(&b, "-I %s %d %s\n", base, i+1, jump)
+		}
+	}
+	if b.Len() == 0 {
+		return ""
+	}
+	return "*" + t.name + "\n" + b.String() + "COMMIT\n"
+}
+
+// render writes the plan as two inputs of iptables-restore, one for each address family.
+func (*xtables) render(p plan) string {
+	var b strings.Builder
+	for _, ipv6 := range []bool{false, true} {
+		fmt.Fprintf(&b, "# %s-restore --noflush\n", xtCommand(ipv6))
+		for _, t := range xtTablesOf(p, ipv6) {
+			b.WriteString(t.script(xtHeld{}))
+		}
+	}
+	return b.String()
+}
+
+func xtCommand(ipv6 bool) string {
+	if ipv6 {
+		return "ip6tables"
+	}
+	return "iptables"
+}
