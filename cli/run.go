@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"strings"
 
@@ -138,7 +139,8 @@ func (d *daemon) assembleRedirect(ctx context.Context, log *logrus.Entry) error 
 		return err
 	}
 	d.redirect, err = iptables.New(iptables.Config{
-		NodeAddrs: addrs, Port: c.AppPort, Interface: c.HostInterface, Resync: c.RedirectResync, Log: log, Registerer: d.registry,
+		Backend: c.RedirectBackend, NodeAddrs: addrs, CurrentNodeAddrs: func(ctx context.Context) ([]netip.Addr, error) { return hostAddrs(ctx, c.HostIP) },
+		Port: c.AppPort, Interface: c.HostInterface, Resync: c.RedirectResync, Log: log, Registerer: d.registry,
 	})
 	return err
 }

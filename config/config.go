@@ -65,10 +65,11 @@ type Config struct {
 	Drain            time.Duration
 
 	// The redirect.
-	Redirect       string // "on", "off" or "external"
-	HostInterface  string
-	HostIP         []netip.Addr // empty: the node's own, looked up at start
-	RedirectResync time.Duration
+	Redirect        string // "on", "off" or "external"
+	HostInterface   string
+	HostIP          []netip.Addr // empty: the node's own, looked up at start
+	RedirectResync  time.Duration
+	RedirectBackend string // one of iptables.Backends
 
 	// Logging.
 	LogFormat string // "text" or "json"

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,6 +25,9 @@ type Config struct {
 	// NodeAddrs are the addresses of this node that the proxy listens on, at most one of each family. A metadata address
 	// of a family that is missing here is locked and not redirected.
 	NodeAddrs []netip.Addr
+	// CurrentNodeAddrs returns what NodeAddrs should be now; nil: they do not change. Run asks at each look at the rules, and
+	// the rules follow. While it fails, they stay.
+	CurrentNodeAddrs func(context.Context) ([]netip.Addr, error)
 	// Port is the proxy's.
 	Port uint16
 	// Interface says where pods arrive: "auto" or "" (everywhere but lo), "eth0", "cali+" (a prefix), "!eth0", or a
@@ -62,9 +66,9 @@ const (
 // A Redirect is the pods' way to the proxy, and the lock on the way to the real service. Its methods may be called
 // concurrently.
 type Redirect struct {
-	plan    plan
+	config  Config
+	wanted  atomic.Pointer[plan] // only Run changes it
 	backend backend
-	resync  time.Duration
 	limiter *rate.Limiter
 	log     *logrus.Entry
 	metrics *metrics
@@ -105,19 +109,23 @@ func newRedirect(c Config, p plan, b backend) (*Redirect, error) {
 		discard.Out = io.Discard
 		c.Log = logrus.NewEntry(discard)
 	}
-	return &Redirect{
-		plan:    p,
+	r := &Redirect{
+		config:  c,
 		backend: b,
-		resync:  c.Resync,
 		limiter: rate.NewLimiter(repairsPerSecond, repairBurst),
 		log:     c.Log,
 		metrics: m,
-	}, nil
+	}
+	r.wanted.Store(&p)
+	return r, nil
 }
+
+// plan is what the kernel should hold now.
+func (r *Redirect) plan() plan { return *r.wanted.Load() }
 
 // String returns the rules in the syntax of nft(8), such that they can be fed to nft -f; or of iptables, as two inputs, one
 // for iptables-restore --noflush and one for ip6tables-restore --noflush.
-func (r *Redirect) String() string { return r.backend.render(r.plan) }
+func (r *Redirect) String() string { return r.backend.render(r.plan()) }
 
 // Apply makes the kernel hold the rules, in one transaction. Rules that are right already keep their counters; others of
 // ours, of an older version say, are replaced. When there was nothing of ours before, connections that pods had opened to
@@ -126,12 +134,12 @@ func (r *Redirect) Apply(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("applying the redirect rules: %w", err)
 	}
-	found, err := r.backend.inspect(r.plan)
+	found, err := r.backend.inspect(r.plan())
 	if err != nil {
 		return fmt.Errorf("reading the redirect rules: %w", err)
 	}
 	if len(found.problems) > 0 {
-		if err := r.backend.apply(r.plan); err != nil {
+		if err := r.backend.apply(r.plan()); err != nil {
 			return fmt.Errorf("applying the redirect rules: %w", err)
 		}
 	}
@@ -166,7 +174,7 @@ func (r *Redirect) Redirected(c net.Conn) (bool, error) {
 	if err != nil {
 		return false, ignoreNotRedirected(err)
 	}
-	for _, x := range r.plan.redirect {
+	for _, x := range r.plan().redirect {
 		if x.metadata == to {
 			return true, nil
 		}

@@ -2,6 +2,7 @@ package iptables
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -43,13 +44,14 @@ func (r *Redirect) Run(ctx context.Context) error {
 			}
 		}
 		r.reconcile(ctx)
-		timer.Reset(r.resync)
+		timer.Reset(r.config.Resync)
 	}
 }
 
 // reconcile looks once and repairs what differs.
 func (r *Redirect) reconcile(ctx context.Context) {
-	found, err := r.backend.inspect(r.plan)
+	moved := r.followNodeAddrs(ctx)
+	found, err := r.backend.inspect(r.plan())
 	if err != nil {
 		r.metrics.complete.Set(0)
 		r.log.WithError(err).Error("the redirect rules cannot be read")
@@ -59,11 +61,41 @@ func (r *Redirect) reconcile(ctx context.Context) {
 	if len(found.problems) == 0 || ctx.Err() != nil {
 		return
 	}
-	if err := r.backend.apply(r.plan); err != nil {
+	if err := r.backend.apply(r.plan()); err != nil {
 		r.log.WithError(err).WithField("problems", found.problems).Error("the redirect rules were changed and cannot be put back")
 		return
 	}
 	r.metrics.complete.Set(1)
+	if moved {
+		return
+	}
 	r.metrics.repairs.Inc()
 	r.log.WithField("problems", found.problems).Warn("the redirect rules were changed by somebody else and are put back")
+}
+
+// followNodeAddrs changes the plan when the node's addresses have changed, and reports whether it did.
+func (r *Redirect) followNodeAddrs(ctx context.Context) bool {
+	if r.config.CurrentNodeAddrs == nil {
+		return false
+	}
+	addrs, err := r.config.CurrentNodeAddrs(ctx)
+	if ctx.Err() != nil {
+		return false
+	}
+	c := r.config
+	c.NodeAddrs = addrs
+	var p plan
+	if err == nil {
+		p, err = newPlan(c)
+	}
+	if err != nil {
+		r.log.WithError(err).Warn("the node's addresses are not known now; the redirect stays as it is")
+		return false
+	}
+	if slices.Equal(p.redirect, r.plan().redirect) {
+		return false
+	}
+	r.wanted.Store(&p)
+	r.log.WithField("addresses", addrs).Warn("the node's addresses changed, and the redirect with them")
+	return true
 }
