@@ -32,9 +32,9 @@ func (nft) apply(p plan) error {
 	c.DelTable(t)
 	c.AddTable(t)
 	for _, want := range chainsOf(p) {
-		hook, priority, policy := nftables.ChainHookPrerouting, want.priority, nftables.ChainPolicyAccept
+		priority, policy := want.priority, nftables.ChainPolicyAccept
 		chain := c.AddChain(&nftables.Chain{
-			Name: want.name, Table: t, Type: want.kind, Hooknum: hook, Priority: &priority, Policy: &policy,
+			Name: want.name, Table: t, Type: want.kind, Hooknum: want.hook, Priority: &priority, Policy: &policy,
 		})
 		for _, r := range want.rules {
 			c.AddRule(&nftables.Rule{Table: t, Chain: chain, Exprs: r.exprs, UserData: commentData(r.comment)})

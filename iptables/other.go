@@ -14,6 +14,8 @@ func newBackend(string) (backend, error) {
 	return nil, fmt.Errorf("there is no netfilter on %s: %w", runtime.GOOS, ErrNotSupported)
 }
 
+func newRouting() routing { return nil }
+
 // CutOver is for Linux only.
 func (*Redirect) CutOver(context.Context) (int, error) { return 0, ErrNotSupported }
 

@@ -12,6 +12,7 @@ type plan struct {
 	from     []origin   // packets that arrive by any of these come from pods
 	redirect []redirect // TCP for metadata goes to to
 	lock     []netip.Addr
+	branches []branch // where some pods' answers have to be routed; found on the node, not configured
 }
 
 type redirect struct{ metadata, to netip.AddrPort }

@@ -2,6 +2,7 @@ package iptables
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -67,8 +68,9 @@ const (
 // concurrently.
 type Redirect struct {
 	config  Config
-	wanted  atomic.Pointer[plan] // only Run changes it
+	wanted  atomic.Pointer[plan] // only Apply and Run change it
 	backend backend
+	routing routing // nil: the node has none that matters
 	limiter *rate.Limiter
 	log     *logrus.Entry
 	metrics *metrics
@@ -93,7 +95,12 @@ func New(c Config) (*Redirect, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newRedirect(c, p, b)
+	r, err := newRedirect(c, p, b)
+	if err != nil {
+		return nil, err
+	}
+	r.routing = newRouting()
+	return r, nil
 }
 
 func newRedirect(c Config, p plan, b backend) (*Redirect, error) {
@@ -134,12 +141,13 @@ func (r *Redirect) Apply(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("applying the redirect rules: %w", err)
 	}
-	found, err := r.backend.inspect(r.plan())
+	r.followBranches()
+	found, err := r.inspect()
 	if err != nil {
 		return fmt.Errorf("reading the redirect rules: %w", err)
 	}
 	if len(found.problems) > 0 {
-		if err := r.backend.apply(r.plan()); err != nil {
+		if err := r.put(); err != nil {
 			return fmt.Errorf("applying the redirect rules: %w", err)
 		}
 	}
@@ -160,11 +168,36 @@ func (r *Redirect) Remove(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("removing the redirect rules: %w", err)
 	}
-	if err := r.backend.remove(); err != nil {
+	err := r.backend.remove()
+	if r.routing != nil {
+		err = errors.Join(err, r.routing.apply(plan{}))
+	}
+	if err != nil {
 		return fmt.Errorf("removing the redirect rules: %w", err)
 	}
 	r.metrics.complete.Set(0)
 	return nil
+}
+
+// inspect reads what the kernel holds of ours.
+func (r *Redirect) inspect() (inspection, error) {
+	found, err := r.backend.inspect(r.plan())
+	if err != nil || r.routing == nil {
+		return found, err
+	}
+	problems, err := r.routing.inspect(r.plan())
+	found.problems = append(found.problems, problems...)
+	return found, err
+}
+
+// put makes the kernel hold the plan: the routing first, without which what is redirected would go astray.
+func (r *Redirect) put() error {
+	if r.routing != nil {
+		if err := r.routing.apply(r.plan()); err != nil {
+			return err
+		}
+	}
+	return r.backend.apply(r.plan())
 }
 
 // Redirected reports whether a connection that the proxy accepted was meant for a metadata address. One that was dialled

@@ -41,7 +41,7 @@ func (r *Redirect) Check(ctx context.Context) (Status, error) {
 	if err := ctx.Err(); err != nil {
 		return s, fmt.Errorf("checking the redirect rules: %w", err)
 	}
-	found, err := r.backend.inspect(r.plan())
+	found, err := r.inspect()
 	if err != nil {
 		return s, fmt.Errorf("reading the redirect rules: %w", err)
 	}

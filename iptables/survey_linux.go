@@ -92,8 +92,13 @@ func (s standpoint) holds(table string) bool {
 
 // ours reports whether the rule is one of ours: in a chain of ours, or a jump to one.
 func (r seenRule) ours() bool {
-	return r.table == "inet "+tableName && (r.chain == redirectChain || r.chain == lockChain) ||
+	return r.ownTable() ||
 		slices.ContainsFunc(r.jumps, func(to string) bool { return strings.HasPrefix(to, xtOurs) })
+}
+
+// ownTable reports whether it is a chain of the table of our own.
+func (p place) ownTable() bool {
+	return p.table == "inet "+tableName && slices.Contains([]string{redirectChain, lockChain, requestsChain, answersChain}, p.chain)
 }
 
 // reached returns, for each chain, how many of its first rules packets may meet before our redirect.

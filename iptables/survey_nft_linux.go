@@ -47,8 +47,7 @@ func (s standpoint) surveyNft(p plan) (rules []seenRule, entrances []entrance, w
 	}
 	for _, chain := range chains {
 		at := place{familyName(chain.Table.Family) + " " + chain.Table.Name, chain.Name}
-		own := at.table == "inet "+tableName && (at.chain == redirectChain || at.chain == lockChain)
-		if own || !s.consultedFirst(chain) {
+		if at.ownTable() || !s.consultedFirst(chain) {
 			continue
 		}
 		e := entrance{at, math.MaxInt}

@@ -149,7 +149,7 @@ func (x *xtables) inspect(p plan) (inspection, error) {
 			found.present = found.present || held.chain
 			for _, r := range held.rules {
 				switch {
-				case strings.HasSuffix(r.text, " -j RETURN"):
+				case strings.HasSuffix(r.text, " -j RETURN"), t.name == "mangle":
 				case t.chain == xtRedirectChain:
 					found.redirected += r.packets
 				default:

@@ -13,7 +13,9 @@ import (
 const (
 	xtRedirectChain = "POD2ROLE-REDIRECT" // in nat
 	xtLockChain     = "POD2ROLE-LOCK"     // in filter and security
-	xtOurs          = "POD2ROLE-"         // what their names begin with
+	xtRequestsChain = "POD2ROLE-REQUESTS" // in mangle, as is the next
+	xtAnswersChain  = "POD2ROLE-ANSWERS"
+	xtOurs          = "POD2ROLE-" // what their names begin with
 
 	jumpComment = "pod2role: what is sent to the metadata service"
 )
@@ -45,6 +47,9 @@ func xtTablesOf(p plan, ipv6 bool) []xtTable {
 	filter := xtTable{name: "filter", chain: xtLockChain, from: []string{"FORWARD", "INPUT"}}
 	security := xtTable{name: "security", chain: xtLockChain, from: filter.from, optional: true}
 	nat := xtTable{name: "nat", chain: xtRedirectChain, from: []string{"PREROUTING"}}
+	requests := xtTable{name: "mangle", chain: xtRequestsChain, from: nat.from}
+	answers := xtTable{name: "mangle", chain: xtAnswersChain, from: []string{"OUTPUT"}}
+	const mark = " -j MARK --set-xmark 0x40/0x40"
 
 	prohibited := "icmp-admin-prohibited"
 	if ipv6 {
@@ -71,14 +76,26 @@ func xtTablesOf(p plan, ipv6 bool) []xtTable {
 		if jump := xtJump(r.metadata.Addr(), nat.chain); !slices.Contains(nat.jumps, jump) {
 			nat.jumps = append(nat.jumps, jump)
 		}
+		if len(p.branches) > 0 {
+			if jump := xtJump(r.metadata.Addr(), requests.chain); !slices.Contains(requests.jumps, jump) {
+				requests.jumps = append(requests.jumps, jump)
+			}
+			requests.rules = append(requests.rules, fmt.Sprintf("-d %s -i %s+ -p tcp -m tcp --dport %d%s%s",
+				host(r.metadata.Addr()), branchInterfaces, r.metadata.Port(), xtComment(branchComment), mark))
+			if len(answers.jumps) == 0 {
+				answers.jumps = append(answers.jumps, xtComment(jumpComment)[1:]+" -j "+answers.chain)
+			}
+			answers.rules = append(answers.rules, fmt.Sprintf("-s %s -p tcp -m tcp --sport %d%s%s", host(r.to.Addr()), r.to.Port(), xtComment(branchComment), mark),
+				"-s "+host(r.metadata.Addr())+xtComment(branchComment)+mark)
+		}
 		for _, from := range named {
 			nat.rules = append(nat.rules, fmt.Sprintf("-d %s%s -p tcp -m tcp --dport %d%s -j DNAT --to-destination %s",
 				host(r.metadata.Addr()), from, r.metadata.Port(), xtComment(redirectComment), r.to))
 		}
 	}
-	tables := []xtTable{filter, security, nat} // the lock before the redirect: in between, closed
+	tables := []xtTable{filter, security, requests, answers, nat} // the lock before the redirect: in between, closed
 	for i := range tables {
-		if t := &tables[i]; len(t.rules) > 0 {
+		if t := &tables[i]; len(t.rules) > 0 && t.name != "mangle" {
 			t.rules = append(slices.Clone(returns), t.rules...)
 		}
 	}
