@@ -1,6 +1,7 @@
 package iptables_test
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/netip"
@@ -205,12 +206,12 @@ func TestAnAcceptInFrontOfTheLockOfIptablesLetsNothingThrough(t *testing.T) {
 			r.Node.Run(t, ip+strings.TrimPrefix(b.iptables, "ip"), "-I", "FORWARD", "-j", "ACCEPT")
 		}
 		for _, addr := range []string{testnet.MetadataAddr, testnet.MetadataAddr6} {
-			client := r.Pods[0].HTTPClient()
-			client.Timeout = 300 * time.Millisecond
-			if res, err := client.Get(testnet.URL(addr, 8080, "/")); err == nil {
-				_ = res.Body.Close()
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			if c, err := r.Pods[0].Dial(ctx, net.JoinHostPort(addr, "8080")); err == nil {
+				_ = c.Close()
 				t.Errorf("a pod reached port 8080 of %s", addr)
 			}
+			cancel()
 		}
 		r.wantUnseen(t)
 	})
