@@ -232,6 +232,22 @@ func TestEachBackEndCountsAndKeepsItsCounters(t *testing.T) {
 	})
 }
 
+func TestARepairWithIptablesLeavesTheRestWithItsCounters(t *testing.T) {
+	eachBackEnd(t, func(t *testing.T, b backEnd, c iptables.Config) {
+		if b.name == "nftables" {
+			return // it replaces its table as a whole
+		}
+		r := newRig(t, testnet.Bridge, c)
+		r.apply(t)
+		wantAnswer(t, r.Pods[0].Namespace, urls()[0], proxied)
+		r.Node.Run(t, b.iptables, "-t", "nat", "-D", "PREROUTING", "1")
+		r.apply(t)
+		if s := r.check(t); !s.Complete || s.Redirected != 1 {
+			t.Errorf("got complete %t, %d redirected; want complete and 1", s.Complete, s.Redirected)
+		}
+	})
+}
+
 func TestEachBackEndKnowsThePodsInterfaces(t *testing.T) {
 	tests := []struct {
 		iface string
