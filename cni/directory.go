@@ -68,11 +68,22 @@ func (d *directory) leadsTo(name string) bool {
 	return name == d.path || strings.HasPrefix(d.path, strings.TrimSuffix(name, "/")+"/")
 }
 
+// stands says that the directory is still the one that is watched. If it is not, its files are out of sight, which
+// says nothing of the addresses in them; the event that tells so may be on its way.
+func (d *directory) stands() bool {
+	if !d.present() {
+		return false
+	}
+	now, err := os.Stat(d.path)
+	return err == nil && os.SameFile(d.info, now)
+}
+
 // change is what a look at one file found.
 type change struct {
-	dir  *directory
-	name string
-	file *file // nil: it is gone
+	dir   *directory
+	name  string
+	file  *file // nil: it is gone
+	taken bool  // what the file said before and does not say now was taken back
 }
 
 // look looks at one file. An unchanged one is read again only if reread is set: an event says that it changed, and its
@@ -82,7 +93,7 @@ func (d *directory) look(name string, reread bool, seen uint64) (change, bool) {
 	old := d.files[name]
 	now, why, err := stat(path)
 	if err != nil {
-		return change{dir: d, name: name}, old != nil
+		return change{dir: d, name: name, taken: d.stands()}, old != nil
 	}
 	if old != nil && old.stamp == now && !reread {
 		return change{}, false
@@ -91,7 +102,7 @@ func (d *directory) look(name string, reread bool, seen uint64) (change, bool) {
 	if why == accepted {
 		fresh = read(path, seen)
 	}
-	return change{dir: d, name: name, file: fresh}, old == nil || old.rewritten(fresh)
+	return change{dir: d, name: name, file: fresh, taken: d.stands()}, old == nil || old.rewritten(fresh)
 }
 
 // scan looks at every file, and at what has become of those that were there.
@@ -107,9 +118,10 @@ func (d *directory) scan(seen uint64) (changes []change) {
 			names = append(names, entry.Name())
 		}
 	}
+	stands := d.stands() // asked after the reading: it holds for what was read
 	for name := range d.files {
 		if _, found := slices.BinarySearch(names, name); !found { // ReadDir sorts
-			changes = append(changes, change{dir: d, name: name})
+			changes = append(changes, change{dir: d, name: name, taken: stands})
 		}
 	}
 	for _, name := range names {

@@ -139,7 +139,7 @@ func (x *Index) apply(changes []change) {
 	for _, c := range changes {
 		if old := c.dir.files[c.name]; old != nil {
 			for _, gone := range old.claims {
-				if pod := x.all.remove(gone); pod != "" && c.dir.present() {
+				if pod := x.all.remove(gone); pod != "" && c.taken {
 					x.taken.note(gone.addr, pod, now)
 				}
 			}

@@ -102,7 +102,7 @@ func getsockopt(fd, level, option int, buffer []byte) error {
 }
 
 // The built-in chains in the order of the kernel's hooks.
-var hookChains = []string{"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"}
+func hookChains() []string { return []string{"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"} }
 
 // parseLegacyTable takes apart what the kernel answered: entries one after the other, each of which says where the next
 // begins. A built-in chain begins where the hook does; another begins with an entry whose target ERROR names it.
@@ -113,7 +113,7 @@ func parseLegacyTable(name string, ipv6 bool, info, blob []byte) (legacyTable, e
 	}
 	valid := binary.NativeEndian.Uint32(info[legacyNameSize:])
 	starts := map[int]string{} // :: offset -> built-in chain
-	for i, chain := range hookChains {
+	for i, chain := range hookChains() {
 		if valid&(1<<i) != 0 {
 			starts[int(binary.NativeEndian.Uint32(info[legacyNameSize+4+4*i:]))] = chain
 		}

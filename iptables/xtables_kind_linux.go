@@ -11,7 +11,7 @@ import (
 
 // The chains that the kubelet keeps in mangle for others to find out which rule set it uses:
 // https://kubernetes.io/blog/2022/09/07/iptables-chains-not-api/#use-case-iptables-mode
-var kubeletChains = []string{"KUBE-IPTABLES-HINT", "KUBE-KUBELET-CANARY"}
+func kubeletChains() []string { return []string{"KUBE-IPTABLES-HINT", "KUBE-KUBELET-CANARY"} }
 
 // A ruleSet is what tells which kind of iptables the host uses.
 type ruleSet struct {
@@ -82,7 +82,7 @@ func plainKind() string {
 }
 
 // xtTableNames are the tables that belong to iptables, whoever holds them.
-var xtTableNames = []string{"raw", "mangle", "nat", "filter", "security"}
+func xtTableNames() []string { return []string{"raw", "mangle", "nat", "filter", "security"} }
 
 func nftRuleSet() (ruleSet, error) {
 	var s ruleSet
@@ -95,7 +95,7 @@ func nftRuleSet() (ruleSet, error) {
 		return s, err
 	}
 	for _, chain := range chains {
-		s.kubelet = s.kubelet || chain.Table.Name == "mangle" && slices.Contains(kubeletChains, chain.Name)
+		s.kubelet = s.kubelet || chain.Table.Name == "mangle" && slices.Contains(kubeletChains(), chain.Name)
 	}
 	rules, err := dumpRules(nftables.TableFamilyUnspecified, "")
 	if err != nil {
@@ -103,7 +103,7 @@ func nftRuleSet() (ruleSet, error) {
 	}
 	for _, r := range rules {
 		if (r.family == nftables.TableFamilyIPv4 || r.family == nftables.TableFamilyIPv6) &&
-			slices.Contains(xtTableNames, r.table) && !strings.HasPrefix(r.chain, xtOurs) {
+			slices.Contains(xtTableNames(), r.table) && !strings.HasPrefix(r.chain, xtOurs) {
 			s.rules++
 		}
 	}
@@ -120,7 +120,7 @@ func legacyRuleSet() ruleSet {
 		}
 		for _, t := range tables {
 			for _, chain := range t.chains {
-				s.kubelet = s.kubelet || t.name == "mangle" && slices.Contains(kubeletChains, chain)
+				s.kubelet = s.kubelet || t.name == "mangle" && slices.Contains(kubeletChains(), chain)
 			}
 			for _, r := range t.rules {
 				if !strings.HasPrefix(r.chain, xtOurs) {

@@ -34,7 +34,7 @@ func concernsIptables(m netlink.Message) bool {
 		return false
 	}
 	var chainAttr uint16
-	switch m.Header.Type & 0xff {
+	switch int(m.Header.Type & 0xff) { // a message of nf_tables, not one of netlink's own
 	case unix.NFT_MSG_NEWTABLE, unix.NFT_MSG_DELTABLE:
 	case unix.NFT_MSG_NEWCHAIN, unix.NFT_MSG_DELCHAIN:
 		chainAttr = unix.NFTA_CHAIN_NAME
