@@ -102,7 +102,9 @@ func getsockopt(fd, level, option int, buffer []byte) error {
 }
 
 // The built-in chains in the order of the kernel's hooks.
-func hookChains() []string { return []string{"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"} }
+func hookChains() []string {
+	return []string{"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"}
+}
 
 // parseLegacyTable takes apart what the kernel answered: entries one after the other, each of which says where the next
 // begins. A built-in chain begins where the hook does; another begins with an entry whose target ERROR names it.
