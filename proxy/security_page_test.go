@@ -30,7 +30,7 @@ func TestTheSecurityPageNamesWhatIsDeniedAndWhatStrictOpens(t *testing.T) {
 		}
 		section, _, _ = strings.Cut(section, "\n### ")
 		var named []string
-		for _, line := range strings.Split(section, "\n") { // each name begins a line of its own
+		for line := range strings.SplitSeq(section, "\n") { // each name begins a line of its own
 			if name := regexp.MustCompile("^`([a-z0-9/-]+)`").FindStringSubmatch(line); name != nil && !strings.HasPrefix(name[1], "--") {
 				named = append(named, name[1])
 			}
