@@ -1,6 +1,7 @@
 package attest
 
 import (
+	"net/netip"
 	"sync"
 	"time"
 
@@ -27,6 +28,8 @@ type Attest struct {
 
 	ready chan struct{} // closed after the first complete reading
 	once  sync.Once
+
+	notifications notifications
 
 	mu    sync.RWMutex
 	table *table
@@ -63,6 +66,28 @@ func (a *Attest) Check(c Claim) (Result, string) {
 	a.mu.RUnlock()
 	a.results[result].Inc()
 	return result, why
+}
+
+// MovedSince says, from memory, whether an address went from one living interface to another since a connection from
+// it was accepted, or shortly before, or whether that cannot be known: somebody answers for the address of another, and
+// whose requests the connection brings cannot be told. An address that was given to another pod has not moved, since
+// the first one's interface is gone. To hear of what has happened already, call [Attest.CatchUp] first.
+func (a *Attest) MovedSince(addr netip.Addr, accepted time.Time) bool {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.table.movedSince(addr, accepted)
+}
+
+// Route returns the name of the interface to which this one address is routed, from memory; empty: there is no such
+// route.
+func (a *Attest) Route(addr netip.Addr) string {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	index, ok := a.table.routes[addr]
+	if !ok {
+		return ""
+	}
+	return a.table.links[index].name
 }
 
 // Ready is closed after the kernel's state has been read once.

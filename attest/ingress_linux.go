@@ -3,6 +3,7 @@ package attest
 import (
 	"encoding/binary"
 	"net"
+	"slices"
 	"syscall"
 	"unsafe"
 
@@ -13,7 +14,10 @@ import (
 // for each connection.
 //
 // IPv4 tells it in IP_PKTOPTIONS, a control message buffer with the IP_PKTINFO of the connection's first packet, if the
-// listener had IP_PKTINFO on: see [WithIngress]. For a bridged pod that is the bridge, for a routed one its veth.
+// listener had IP_PKTINFO on: see [WithIngress]. For a bridged pod that is the bridge, for a routed one its veth. Of an
+// IPv6 connection that a bridge has sent through the node's rules itself (br_netfilter, as Kubernetes nodes have it),
+// the kernel names the interface that holds the address it was redirected to (net/ipv6/ip6_input.c, ip6_rcv_core),
+// which tells nothing of where it came from: that is not known.
 func Ingress(conn net.Conn) (index int, ok bool) {
 	raw, isRaw := conn.(syscall.Conn)
 	if !isRaw {
@@ -29,7 +33,27 @@ func Ingress(conn net.Conn) (index int, ok bool) {
 			index, ok = pktInfo(int(fd), unix.IPPROTO_IPV6, unix.IPV6_2292PKTOPTIONS, unix.IPV6_PKTINFO)
 		}
 	})
-	return index, err == nil && ok
+	if err != nil || !ok || holdsIPv6(index, conn.LocalAddr()) {
+		return 0, false
+	}
+	return index, true
+}
+
+// holdsIPv6 says whether the interface has the address, and it is one of IPv6.
+func holdsIPv6(index int, addr net.Addr) bool {
+	tcp, ok := addr.(*net.TCPAddr)
+	if !ok || tcp.IP.To4() != nil {
+		return false
+	}
+	link, err := net.InterfaceByIndex(index)
+	if err != nil {
+		return false
+	}
+	addrs, err := link.Addrs()
+	return err == nil && slices.ContainsFunc(addrs, func(a net.Addr) bool {
+		prefix, isPrefix := a.(*net.IPNet)
+		return isPrefix && prefix.IP.Equal(tcp.IP)
+	})
 }
 
 // pktInfo asks a socket for its control messages and finds the interface index in the one of the given type.

@@ -41,8 +41,14 @@ func TestIngressNamesTheInterfaceAConnectionCameInBy(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if index, ok := attest.Ingress(server); !ok || index != loopback.Index {
-					t.Errorf("to %s: interface %d, %v; want %d", host, index, ok, loopback.Index)
+				// A connection to the interface's own IPv6 address stands for one that a bridge redirected to the
+				// node's: of both the kernel names the interface that holds the address.
+				want, wantOK := loopback.Index, true
+				if host == "::1" {
+					want, wantOK = 0, false
+				}
+				if index, ok := attest.Ingress(server); ok != wantOK || index != want {
+					t.Errorf("to %s: interface %d, %v; want %d, %v", host, index, ok, want, wantOK)
 				}
 				client.Close()
 				server.Close()

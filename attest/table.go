@@ -30,8 +30,16 @@ func (r Result) String() string {
 	return "unavailable"
 }
 
-// maxEnds bounds how many ends are remembered, because pods can make the kernel learn addresses that are not theirs.
-const maxEnds = 1 << 16
+const (
+	// maxEnds bounds how many ends and moves are remembered, because pods can make the kernel learn addresses that are
+	// not theirs.
+	maxEnds = 1 << 16
+	// maxBehind bounds for the same reason how many addresses are known behind one interface.
+	maxBehind = 256
+	// settle is how long before a connection was accepted its address must have stayed where it is: connections wait in
+	// the listener's queue.
+	settle = 2 * time.Second
+)
 
 // link is one interface of this network namespace.
 type link struct {
@@ -40,34 +48,49 @@ type link struct {
 	born   time.Time // zero: it was there before we were
 }
 
-// station is what the neighbour table says of an address.
-type station struct {
-	dev int
+// seat is a MAC address on a link: what the neighbour table says of an address, and what the forwarding table of a
+// bridge is asked for.
+type seat struct {
+	dev int // interface index, where it matters of a bridge
 	mac string
 }
 
-// seat is where the forwarding table of a bridge is asked.
-type seat struct {
-	bridge int
-	mac    string
+// place is where an address was last seen.
+type place struct {
+	index int       // of the interface
+	seat  seat      // by which it was found; zero: by a route
+	since time.Time // when it was first seen there
+}
+
+// move is an address that went to another interface, or out of sight, while the first was still there.
+type move struct {
+	from int // interface index
+	at   time.Time
 }
 
 // table is what is known of the kernel's state. It has no lock and no clock of its own.
 type table struct {
-	links      map[int]link           // :: interface index -> link
-	names      map[string]int         // :: name of an interface -> its index
-	dead       map[string]time.Time   // :: name of an interface that was there -> when it went
-	routes     map[netip.Addr]int     // :: address with a host route -> interface index
-	neighbours map[netip.Addr]station // :: address -> neighbour
-	forwarding map[seat]int           // :: MAC on a bridge -> port's interface index
-	places     map[netip.Addr]int     // :: address -> interface index it was last seen behind
+	links      map[int]link         // :: interface index -> link
+	names      map[string]int       // :: name of an interface -> its index
+	dead       map[string]time.Time // :: name of an interface that was there -> when it went
+	routes     map[netip.Addr]int   // :: address with a host route -> interface index
+	neighbours map[netip.Addr]seat
+	forwarding map[seat]int // :: MAC on a bridge -> port's interface index
+	learning   map[int]bool // :: interface index of a bridge -> it learns where addresses are; some are told not to
+	places     map[netip.Addr]place
+	behind     map[int]int // :: interface index -> how many places are there
 	ends       map[netip.Addr]time.Time
+	moves      map[netip.Addr]move // :: address -> its last one
+
+	forgotten time.Time // addresses without an end may have ended until then
+	lost      time.Time // addresses may have moved unseen until then
+	deaf      bool      // they may do so now
 }
 
 func newTable() *table {
 	return &table{
-		links: map[int]link{}, names: map[string]int{}, dead: map[string]time.Time{}, routes: map[netip.Addr]int{}, neighbours: map[netip.Addr]station{},
-		forwarding: map[seat]int{}, places: map[netip.Addr]int{}, ends: map[netip.Addr]time.Time{},
+		links: map[int]link{}, names: map[string]int{}, dead: map[string]time.Time{}, routes: map[netip.Addr]int{}, neighbours: map[netip.Addr]seat{},
+		forwarding: map[seat]int{}, learning: map[int]bool{}, places: map[netip.Addr]place{}, behind: map[int]int{}, ends: map[netip.Addr]time.Time{}, moves: map[netip.Addr]move{},
 	}
 }
 
@@ -88,14 +111,19 @@ func (t *table) dropLink(index int, now time.Time) {
 		return
 	}
 	delete(t.links, index)
+	delete(t.learning, index)
 	delete(t.names, l.name)
 	if len(t.dead) < maxEnds {
 		t.dead[l.name] = now
 	}
-	for addr, place := range t.places {
-		if place == index {
-			delete(t.places, addr)
-			t.end(addr, now)
+	for addr, p := range t.places {
+		if p.index == index {
+			t.leave(addr, now)
+		}
+	}
+	for addr, m := range t.moves {
+		if m.from == index { // it was going away, and so was its pod
+			delete(t.moves, addr)
 		}
 	}
 	for s, port := range t.forwarding {
@@ -116,13 +144,12 @@ func (t *table) dropRoute(addr netip.Addr, index int, now time.Time) {
 		return // it was replaced already
 	}
 	delete(t.routes, addr)
-	if place, ok := t.places[addr]; ok && place == index {
-		delete(t.places, addr)
-		t.end(addr, now)
+	if p, ok := t.places[addr]; ok && p.index == index {
+		t.leave(addr, now)
 	}
 }
 
-func (t *table) addNeighbour(addr netip.Addr, s station, now time.Time) {
+func (t *table) addNeighbour(addr netip.Addr, s seat, now time.Time) {
 	t.neighbours[addr] = s
 	t.place(addr, now)
 }
@@ -132,8 +159,9 @@ func (t *table) dropNeighbour(addr netip.Addr) { delete(t.neighbours, addr) }
 
 func (t *table) addForwarding(s seat, port int, now time.Time) {
 	t.forwarding[s] = port
+	t.learning[s.dev] = true
 	for addr, n := range t.neighbours {
-		if n.dev == s.bridge && n.mac == s.mac {
+		if n == s {
 			t.place(addr, now)
 		}
 	}
@@ -146,34 +174,83 @@ func (t *table) dropForwarding(s seat, port int) {
 	}
 }
 
-// place looks up where the address is now. If that is known and differs from before, the address has moved.
+// place looks up where the address is now. If that differs from before, the address has moved. Where a neighbour's MAC
+// address has no port the address stays where it is if it was found there by the same one, whose entry has expired;
+// behind another it is out of sight.
 func (t *table) place(addr netip.Addr, now time.Time) {
-	index, ok := t.routes[addr]
-	if !ok {
-		n := t.neighbours[addr]
-		if index, ok = t.forwarding[seat{n.dev, n.mac}]; !ok {
-			return
+	at := place{since: now}
+	var known bool
+	if at.index, known = t.routes[addr]; !known {
+		at.seat = t.neighbours[addr]
+		at.index, known = t.forwarding[at.seat]
+	}
+	old, had := t.places[addr]
+	switch {
+	case had && known && old.index == at.index:
+		at.since = old.since
+		t.places[addr] = at
+		return
+	case had && !known && old.seat == at.seat:
+		return
+	case had:
+		t.leave(addr, now)
+		t.move(addr, old.index, now)
+	case known:
+		if m, ok := t.moves[addr]; ok { // it comes back from out of sight
+			t.move(addr, m.from, now)
 		}
 	}
-	if old, ok := t.places[addr]; ok && old != index {
-		t.end(addr, now)
-	}
-	if _, ok := t.links[index]; ok {
-		t.places[addr] = index
+	if _, ok := t.links[at.index]; known && ok && t.behind[at.index] < maxBehind {
+		t.places[addr] = at
+		t.behind[at.index]++
 	}
 }
 
+// leave ends an address that has a place.
+func (t *table) leave(addr netip.Addr, now time.Time) {
+	index := t.places[addr].index
+	delete(t.places, addr)
+	if t.behind[index]--; t.behind[index] <= 0 {
+		delete(t.behind, index)
+	}
+	t.end(addr, now)
+}
+
 func (t *table) end(addr netip.Addr, now time.Time) {
-	if _, ok := t.ends[addr]; !ok && len(t.ends) >= maxEnds {
-		oldest := addr
-		for a, at := range t.ends {
-			if at.Before(now) {
-				oldest, now = a, at
-			}
-		}
-		delete(t.ends, oldest)
+	if len(t.ends) >= maxEnds {
+		clear(t.ends)
+		t.forgotten = now
 	}
 	t.ends[addr] = now
+}
+
+// lastEnd returns when the address last ended, at the latest; a zero time: it never has.
+func (t *table) lastEnd(addr netip.Addr) time.Time {
+	if end, ok := t.ends[addr]; ok {
+		return end
+	}
+	if p, ok := t.places[addr]; ok && p.since.Before(t.forgotten) {
+		return p.since
+	}
+	return t.forgotten
+}
+
+func (t *table) move(addr netip.Addr, from int, now time.Time) {
+	if len(t.moves) >= maxEnds {
+		clear(t.moves)
+		t.lost = now
+	}
+	t.moves[addr] = move{from: from, at: now}
+}
+
+func (t *table) movedSince(addr netip.Addr, accepted time.Time) bool {
+	accepted = accepted.Add(-settle)
+	if m, ok := t.moves[addr]; ok && m.at.After(accepted) {
+		return true
+	}
+	p, ok := t.places[addr]
+	bridged := ok && p.seat != (seat{}) // pods cannot change routes
+	return bridged && (t.deaf || t.lost.After(accepted))
 }
 
 // Claim is what a pod, or the record of one, says of its address.
@@ -195,20 +272,24 @@ func (t *table) check(c Claim) (Result, string) {
 	if c.Interface != "" {
 		return t.checkRecord(c)
 	}
-	index, ok := t.places[c.Addr]
+	p, ok := t.places[c.Addr]
+	l := t.links[p.index]
 	if !c.Recorded {
-		if end, ended := t.ends[c.Addr]; ended && c.Ready.Before(end) {
+		if end := t.lastEnd(c.Addr); c.Ready.Before(end) {
 			return Refuted, fmt.Sprintf("the address lost its interface at %s, after the pod's sandbox was ready", end.UTC().Format(time.RFC3339))
 		}
-		if ok && t.links[index].born.After(c.Ready.Add(time.Second)) {
-			return Refuted, fmt.Sprintf("its interface %s is younger than the pod's sandbox", t.links[index].name)
+		if ok && l.born.After(c.Ready.Add(time.Second)) {
+			return Refuted, fmt.Sprintf("its interface %s is younger than the pod's sandbox", l.name)
 		}
+	}
+	if t.outOfSight(c) {
+		return Refuted, "the bridge does not show behind which port the address is"
 	}
 	if !ok {
 		return Unavailable, "the kernel shows no interface behind the address"
 	}
-	if c.Ingress != 0 && c.Ingress != index && c.Ingress != t.links[index].master {
-		return Refuted, fmt.Sprintf("the connection came in by %s, but the address is behind %s", t.name(c.Ingress), t.links[index].name)
+	if c.Ingress != 0 && c.Ingress != p.index && c.Ingress != l.master {
+		return Refuted, fmt.Sprintf("the connection came in by %s, but the address is behind %s", t.name(c.Ingress), l.name)
 	}
 	return Confirmed, "the address is behind the interface it was last seen behind"
 }
@@ -230,14 +311,33 @@ func (t *table) checkRecord(c Claim) (Result, string) {
 	if c.Ingress == index {
 		return Confirmed, "the connection came in by the record's interface"
 	}
-	place, ok := t.places[c.Addr]
+	if t.outOfSight(c) {
+		return Refuted, "the bridge does not show behind which port the address is"
+	}
+	p, ok := t.places[c.Addr]
 	if !ok {
 		return Unavailable, "the kernel shows no interface behind the address"
 	}
-	if place != index {
-		return Refuted, fmt.Sprintf("the address is behind %s, but the record says %s", t.name(place), c.Interface)
+	if p.index != index {
+		return Refuted, fmt.Sprintf("the address is behind %s, but the record says %s", t.name(p.index), c.Interface)
 	}
 	return Confirmed, "the address is behind the record's interface"
+}
+
+// outOfSight says whether a bridge has no port for the address' MAC address. A pod that has just sent something has one;
+// without it the bridge sends what is meant for the address to all of its ports. Where it is not known by which
+// interface a connection came in, or whether there is one, an entry may also have expired.
+func (t *table) outOfSight(c Claim) bool {
+	if _, routed := t.routes[c.Addr]; routed {
+		return false
+	}
+	n, known := t.neighbours[c.Addr]
+	_, found := t.forwarding[n]
+	if !known || found || !t.learning[n.dev] {
+		return false
+	}
+	_, placed := t.places[c.Addr]
+	return c.Ingress == n.dev || c.Ingress == 0 && !placed
 }
 
 func (t *table) name(index int) string {

@@ -2,28 +2,27 @@ package attest
 
 import (
 	"context"
-	"errors"
+	"encoding/binary"
 	"fmt"
 	"net"
 	"net/netip"
+	"syscall"
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
-
-// receiveBuffer is what each netlink socket may queue, in bytes: a node that starts or ends all of its pods at once
-// sends some hundred kilobytes.
-const receiveBuffer = 1 << 20
 
 // Run follows the kernel's notifications until ctx ends. When the kernel drops some, because too many came at once,
 // it subscribes anew and compares.
 func (a *Attest) Run(ctx context.Context) error {
-	for first := true; ; first = false {
-		err := a.follow(ctx, first)
+	for {
+		err := a.follow(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
+		a.lose()
 		a.restarts.Inc()
 		if a.config.Log != nil {
 			a.config.Log.WithError(err).Warn("kernel notifications were interrupted; reading its state anew")
@@ -36,78 +35,38 @@ func (a *Attest) Run(ctx context.Context) error {
 	}
 }
 
-// follow subscribes, reads the state, and applies what comes, until ctx ends or a subscription breaks.
-func (a *Attest) follow(ctx context.Context, first bool) error {
-	done := make(chan struct{})
-	links, routes, neighbours := make(chan netlink.LinkUpdate, 64), make(chan netlink.RouteUpdate, 64), make(chan netlink.NeighUpdate, 64)
-	broken := make(chan error, 3)
-	report := func(err error) {
-		select {
-		case broken <- err:
-		default:
-		}
+// follow subscribes, reads the state, and applies what comes, until ctx ends or the subscription breaks.
+func (a *Attest) follow(ctx context.Context) error {
+	if err := a.notifications.subscribe(); err != nil {
+		return err
 	}
-	started := 0
-	defer func() {
-		close(done)
-		for ; started > 0; started-- { // each subscription's goroutine ends by closing its channel
-			switch started {
-			case 3:
-				for range neighbours { //nolint:revive // drained
-				}
-			case 2:
-				for range routes { //nolint:revive // drained
-				}
-			case 1:
-				for range links { //nolint:revive // drained
-				}
-			}
-		}
-	}()
-	if err := netlink.LinkSubscribeWithOptions(links, done, netlink.LinkSubscribeOptions{ErrorCallback: report, ReceiveBufferSize: receiveBuffer}); err != nil {
-		return fmt.Errorf("subscribing to links: %w", err)
-	}
-	started++
-	if err := netlink.RouteSubscribeWithOptions(routes, done, netlink.RouteSubscribeOptions{ErrorCallback: report, ReceiveBufferSize: receiveBuffer}); err != nil {
-		return fmt.Errorf("subscribing to routes: %w", err)
-	}
-	started++
-	if err := netlink.NeighSubscribeWithOptions(neighbours, done, netlink.NeighSubscribeOptions{ErrorCallback: report, ReceiveBufferSize: receiveBuffer}); err != nil {
-		return fmt.Errorf("subscribing to neighbours: %w", err)
-	}
-	started++
-	if err := a.read(first); err != nil {
+	defer a.notifications.close()
+	if err := a.read(); err != nil {
 		return err
 	}
 	a.once.Do(func() { close(a.ready) })
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case err := <-broken:
-			return err
-		case u, ok := <-links:
-			if !ok {
-				return errors.New("the subscription to links ended")
-			}
-			a.change(func(t *table, now time.Time) { linkUpdate(t, u, now) })
-		case u, ok := <-routes:
-			if !ok {
-				return errors.New("the subscription to routes ended")
-			}
-			a.change(func(t *table, now time.Time) { routeUpdate(t, u.Type == unix.RTM_NEWROUTE, u.Route, now) })
-		case u, ok := <-neighbours:
-			if !ok {
-				return errors.New("the subscription to neighbours ended")
-			}
-			a.change(func(t *table, now time.Time) { neighbourUpdate(t, u.Type == unix.RTM_NEWNEIGH, u.Neigh, now) })
-		}
-	}
+	return a.receive(ctx)
+}
+
+// lose says that notifications have been lost, until the state has been read anew.
+func (a *Attest) lose() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.table.deaf = true
 }
 
 // read compares the table with the kernel's state. What went away unseen ends now: later than it did, so no claim
 // counts that should not.
-func (a *Attest) read(first bool) error {
+func (a *Attest) read() error {
+	first := true
+	select {
+	case <-a.ready:
+		first = false
+	default:
+	}
+	// Nobody may apply a notification that is newer than what is read here.
+	a.notifications.mu.Lock()
+	defer a.notifications.mu.Unlock()
 	links, err := netlink.LinkList()
 	if err != nil {
 		return fmt.Errorf("listing links: %w", err)
@@ -125,6 +84,10 @@ func (a *Attest) read(first bool) error {
 		return fmt.Errorf("listing bridge forwarding: %w", err)
 	}
 	a.change(func(t *table, now time.Time) {
+		t.deaf = false
+		if !first {
+			t.lost = now
+		}
 		alive := map[int]bool{}
 		for _, l := range links {
 			alive[l.Attrs().Index] = true
@@ -151,11 +114,78 @@ func (a *Attest) read(first bool) error {
 				t.dropRoute(addr, index, now)
 			}
 		}
+		clear(t.forwarding) // what is gone from it would vouch for an address; the places stay
+		clear(t.neighbours)
 		for _, n := range append(forwarding, neighbours...) {
 			neighbourUpdate(t, true, n, now)
 		}
 	})
 	return nil
+}
+
+// apply takes in one message of the kernel, which may hold several notifications.
+func (a *Attest) apply(message []byte) error {
+	parts, err := syscall.ParseNetlinkMessage(message)
+	if err != nil {
+		return err
+	}
+	a.change(func(t *table, now time.Time) {
+		for _, part := range parts {
+			if err = t.take(part, now); err != nil {
+				return
+			}
+		}
+	})
+	return err
+}
+
+// take takes in one notification.
+func (t *table) take(m syscall.NetlinkMessage, now time.Time) error {
+	switch m.Header.Type {
+	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
+		header := unix.NlMsghdr(m.Header)
+		l, err := netlink.LinkDeserialize(&header, m.Data)
+		if err != nil {
+			return err
+		}
+		linkUpdate(t, netlink.LinkUpdate{IfInfomsg: *nl.DeserializeIfInfomsg(m.Data), Header: header, Link: l}, now)
+	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
+		r, err := route(m.Data)
+		if err != nil {
+			return err
+		}
+		routeUpdate(t, m.Header.Type == unix.RTM_NEWROUTE, r, now)
+	case unix.RTM_NEWNEIGH, unix.RTM_DELNEIGH:
+		n, err := netlink.NeighDeserialize(m.Data)
+		if err != nil {
+			return err
+		}
+		neighbourUpdate(t, m.Header.Type == unix.RTM_NEWNEIGH, *n, now)
+	}
+	return nil
+}
+
+// route reads of a route what hostRoute looks at.
+func route(data []byte) (netlink.Route, error) {
+	message := nl.DeserializeRtMsg(data)
+	attributes, err := nl.ParseRouteAttr(data[message.Len():])
+	if err != nil {
+		return netlink.Route{}, err
+	}
+	r := netlink.Route{Table: int(message.Table), Type: int(message.Type)}
+	for _, attribute := range attributes {
+		switch attribute.Attr.Type {
+		case unix.RTA_DST:
+			r.Dst = &net.IPNet{IP: attribute.Value, Mask: net.CIDRMask(int(message.Dst_len), 8*len(attribute.Value))}
+		case unix.RTA_GATEWAY, unix.RTA_VIA:
+			r.Gw = attribute.Value
+		case unix.RTA_OIF:
+			r.LinkIndex = int(binary.NativeEndian.Uint32(attribute.Value))
+		case unix.RTA_TABLE:
+			r.Table = int(binary.NativeEndian.Uint32(attribute.Value))
+		}
+	}
+	return r, nil
 }
 
 func linkUpdate(t *table, u netlink.LinkUpdate, now time.Time) {
@@ -195,7 +225,7 @@ func hostRoute(r netlink.Route) (netip.Addr, bool) {
 func neighbourUpdate(t *table, added bool, n netlink.Neigh, now time.Time) {
 	mac := n.HardwareAddr.String()
 	if n.Family == unix.AF_BRIDGE {
-		if n.MasterIndex == 0 || mac == "" {
+		if n.MasterIndex == 0 || mac == "" || n.State&netlink.NUD_PERMANENT != 0 { // the bridge's own
 			return
 		}
 		if s := (seat{n.MasterIndex, mac}); added {
@@ -206,11 +236,11 @@ func neighbourUpdate(t *table, added bool, n netlink.Neigh, now time.Time) {
 		return
 	}
 	addr, ok := address(n.IP)
-	if !ok {
+	if !ok || addr.Is6() && addr.IsLinkLocalUnicast() { // each link has its own; no pod is known by one
 		return
 	}
 	if added && mac != "" && n.State&(netlink.NUD_FAILED|netlink.NUD_INCOMPLETE|netlink.NUD_NOARP) == 0 {
-		t.addNeighbour(addr, station{n.LinkIndex, mac}, now)
+		t.addNeighbour(addr, seat{n.LinkIndex, mac}, now)
 	} else {
 		t.dropNeighbour(addr)
 	}

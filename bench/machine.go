@@ -23,14 +23,16 @@ func buildDaemon(ctx context.Context, root, dir string) (string, error) {
 	return binary, nil
 }
 
-// machine says what was measured on.
-func machine(ctx context.Context) string {
+// machine says what was measured, and on what. Of a binary that was given nobody knows the commit.
+func machine(ctx context.Context, given bool) string {
 	parts := []string{fmt.Sprintf("%d CPUs", runtime.NumCPU())}
 	if release, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
 		parts = append(parts, "Linux "+strings.TrimSpace(string(release)))
 	}
 	parts = append(parts, "Go "+strings.TrimPrefix(runtime.Version(), "go"))
-	if revision, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty", "--exclude", "*").Output(); err == nil {
+	if given {
+		parts = append(parts, "a binary of unknown origin")
+	} else if revision, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty", "--exclude", "*").Output(); err == nil {
 		parts = append(parts, "commit "+strings.TrimSpace(string(revision)))
 	}
 	return strings.Join(parts, ", ")

@@ -39,7 +39,7 @@ func TestCommandLines(t *testing.T) {
 		{"a session name template that cannot be read", []string{"run", "--node=n", "--session-name-template={{.Pot}}"}, 2, "", "Pot"},
 		{"a probe of what does not exist", []string{"probe", "well"}, 2, "", "well"},
 		{"the documentation", []string{"docs"}, 0, "# Configuration", ""},
-		{"a kubeconfig that is not there", []string{"run", "--node=n", "--kubeconfig=/nowhere/kubeconfig", "--app-port=48181", "--metrics-port=48182", "--debug-addr="}, 1, "", "/nowhere/kubeconfig"},
+		{"a kubeconfig that is not there", []string{"run", "--node=n", "--kubeconfig=/nowhere/kubeconfig", "--app-port=" + freePort(t), "--metrics-port=" + freePort(t), "--debug-addr="}, 1, "", "/nowhere/kubeconfig"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			status, out, errors := command(t, tt.args...)
@@ -48,6 +48,21 @@ func TestCommandLines(t *testing.T) {
 			}
 		})
 	}
+}
+
+// freePort returns a port that nobody used a moment ago.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
 }
 
 func TestSeveralMistakesAreReportedTogether(t *testing.T) {

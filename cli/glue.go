@@ -3,7 +3,6 @@ package cli
 import (
 	"net"
 	"net/netip"
-	"slices"
 	"strings"
 	"time"
 
@@ -39,14 +38,28 @@ func (d *daemon) recordSource() identity.Records {
 	if d.records == nil {
 		return nil
 	}
-	return cniRecords{d.records}
+	return cniRecords{d.records, d.attest}
 }
 
-type cniRecords struct{ index *cni.Index }
+type cniRecords struct {
+	index  *cni.Index
+	kernel *attest.Attest
+}
 
-// Lookup implements identity.Records.
+// Lookup implements identity.Records. An address without a record that is routed to the interface of exactly one pod is
+// that pod's too: on EKS with IPv6, pods have one of 169.254.172.0/22 for IPv4, by which they reach the metadata
+// service, and the record names the interface only
+// (https://github.com/aws/amazon-vpc-cni-k8s/tree/master/cmd/egress-cni-plugin).
 func (r cniRecords) Lookup(addr netip.Addr) (identity.Record, bool) {
 	record, ok := r.index.Lookup(addr)
+	if !ok {
+		end := r.kernel.Route(addr)
+		if end == "" {
+			return identity.Record{}, false
+		}
+		record, ok = r.index.LookupInterface(end)
+		record.HostInterface = end
+	}
 	return identity.Record{UID: record.UID, Namespace: record.Namespace, Name: record.Name, Interface: record.HostInterface}, ok
 }
 
@@ -74,33 +87,10 @@ func (d *daemon) attestClaim(c identity.Claim) (identity.Attestation, string) {
 	return identity.Attestation(result), why
 }
 
-// ingress returns the index of the interface that a connection came in by, 0 where that is not known. Of an IPv6
-// connection that a bridge has sent through the node's rules itself (br_netfilter, as Kubernetes nodes have it), the
-// kernel names the interface that holds the address it was redirected to (net/ipv6/ip6_input.c, ip6_rcv_core), which
-// tells nothing of where it came from.
+// ingress returns the index of the interface that a connection came in by, 0 where that is not known.
 func ingress(conn net.Conn) int {
-	index, ok := attest.Ingress(conn)
-	if !ok || holdsIPv6(index, conn.LocalAddr()) {
-		return 0
-	}
+	index, _ := attest.Ingress(conn)
 	return index
-}
-
-// holdsIPv6 says whether the interface has the address, and it is one of IPv6.
-func holdsIPv6(index int, addr net.Addr) bool {
-	tcp, ok := addr.(*net.TCPAddr)
-	if !ok || tcp.IP.To4() != nil {
-		return false
-	}
-	link, err := net.InterfaceByIndex(index)
-	if err != nil {
-		return false
-	}
-	addrs, err := link.Addrs()
-	return err == nil && slices.ContainsFunc(addrs, func(a net.Addr) bool {
-		prefix, isPrefix := a.(*net.IPNet)
-		return isPrefix && prefix.IP.Equal(tcp.IP)
-	})
 }
 
 // redirected says whether a connection was meant for the metadata service. Where nothing of ours redirects, only

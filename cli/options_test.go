@@ -78,8 +78,9 @@ func crowd(ctx context.Context, t *testing.T, w *world, limit int) {
 	for range limit + 1 {
 		go func() { answers <- p.ask(ctx, http.MethodGet, listPath+"shop-web") }()
 	}
-	if got := <-answers; got.code != http.StatusServiceUnavailable || got.took > 4*time.Second {
-		t.Errorf("one too many got %d after %s", got.code, got.took)
+	// A connection too many is closed before it has asked, and whether its client then reads the 503 or an error is chance.
+	if got := <-answers; got.err == nil && got.code != http.StatusServiceUnavailable || got.took > 4*time.Second {
+		t.Errorf("one too many got %s after %s", got.outcome(), got.took)
 	}
 	w.sts.SetFaults(sts.Faults{})
 	for range limit {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"strings"
 
@@ -74,7 +75,7 @@ func assemble(ctx context.Context, c config.Config, o outside) (*daemon, error) 
 		d.location = errNotLocated
 	}
 	part := func(name string) *logrus.Entry { return o.log.WithField("part", name) }
-	d.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})) //nolint:forbidigo // this registry is the daemon's own
+	d.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
 	clients, err := cluster.Connect(c.Kubeconfig, version())
 	if err != nil {
@@ -141,7 +142,8 @@ func (d *daemon) assembleRedirect(ctx context.Context, log *logrus.Entry) error 
 		return err
 	}
 	d.redirect, err = iptables.New(iptables.Config{
-		NodeAddrs: addrs, Port: c.AppPort, Interface: c.HostInterface, Resync: c.RedirectResync, Log: log, Registerer: d.registry,
+		Backend: c.RedirectBackend, NodeAddrs: addrs, CurrentNodeAddrs: func(ctx context.Context) ([]netip.Addr, error) { return hostAddrs(ctx, c.HostIP) },
+		Port: c.AppPort, Interface: c.HostInterface, Resync: c.RedirectResync, Log: log, Registerer: d.registry,
 	})
 	return err
 }
@@ -153,7 +155,7 @@ func (d *daemon) assembleProxy(metadata string, log *logrus.Entry) error {
 		return fmt.Errorf("making a key for session tokens: %w", err)
 	}
 	p := proxy.Config{
-		Decide: d.identity.Resolve, Credentials: d.sessions.Get, MetadataURL: metadata, Ingress: ingress,
+		Decide: d.identity.Resolve, Credentials: d.sessions.Get, MetadataURL: metadata, Ingress: ingress, CatchUp: d.attest.CatchUp, Moved: d.attest.MovedSince,
 		PassThrough: proxy.PassThrough{Mode: proxy.Mode(c.PassThrough), Allow: c.PassThroughAllow, UserData: c.PassThroughUserData},
 		TokenMode:   proxy.TokenMode(c.IMDSTokens), TokenKey: key, TokenHopLimit: c.TokenHopLimit,
 		Hold: c.Hold, Drain: c.Drain, MaxConnections: c.MaxConnections, MaxConnectionsPerSource: c.MaxPerSource,

@@ -95,6 +95,31 @@ func (x *Index) Lookup(addr netip.Addr) (Record, bool) {
 	return *c.record, true
 }
 
+// LookupInterface returns a record of the only pod that was given the interface whose host's end has this name. false:
+// there is none, or more than one. It does not allocate.
+func (x *Index) LookupInterface(name string) (Record, bool) {
+	if name == "" { // records that do not tell say so
+		return Record{}, false
+	}
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	var found *claim
+	for addr := range x.all {
+		c := x.all.lookup(addr)
+		switch {
+		case c == nil || c.pod == "" || c.record.HostInterface != name && !slices.Contains(c.record.HostInterfaces, name):
+		case found == nil:
+			found = c
+		case found.pod != c.pod:
+			return Record{}, false
+		}
+	}
+	if found == nil {
+		return Record{}, false
+	}
+	return *found.record, true
+}
+
 // Records returns the records that Lookup answers from, sorted by path. For a record with several addresses the
 // HostInterface is that of the first.
 func (x *Index) Records() []Record {

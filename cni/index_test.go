@@ -1,6 +1,7 @@
 package cni
 
 import (
+	"bytes"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -23,7 +24,7 @@ func TestAnAddressIsKnownWhenItsRecordIsWrittenAndUnknownWhenItIsRemoved(t *test
 	info, err := os.Stat(path)
 	must(t, err)
 	want := Record{
-		UID: "u1", Namespace: "shop", Name: "pod-u1", Sandbox: "s1", Network: "net", Ifname: "eth0", HostInterface: "veth-s1",
+		UID: "u1", Namespace: "shop", Name: "pod-u1", Sandbox: "s1", Network: "net", Ifname: "eth0", HostInterface: "veth-s1", HostInterfaces: []string{"veth-s1"},
 		Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")}, File: path, Given: info.ModTime(),
 	}
 	if diff := cmp.Diff(want, got, addrCmp); diff != "" {
@@ -161,6 +162,31 @@ pod2role_cni_watched_directories 1
 func TestARelativeDirectoryIsRefused(t *testing.T) {
 	if _, err := New(Config{Dirs: []string{"results", "/ok", "more"}}); err == nil {
 		t.Error("New accepted a relative directory")
+	}
+}
+
+// An address that no record tells is the pod's to whose interface it is routed.
+func TestAnInterfaceIsThePodsThatAloneWasGivenIt(t *testing.T) {
+	dir := t.TempDir()
+	r := run(t, dir)
+	write(t, dir, "u1", "s1", "10.0.0.1/24", "fd00::1/64")
+	gone := write(t, dir, "u2", "s2", "10.0.0.2/24")
+	r.untilPod("10.0.0.1", "u1")
+	r.untilPod("10.0.0.2", "u2")
+	for name, want := range map[string]string{"veth-s1": "u1", "veth-s2": "u2", "veth-s3": "", "eth0": "", "": ""} {
+		if got, ok := r.LookupInterface(name); got.UID != want || ok != (want != "") {
+			t.Errorf("%q is pod %q's (%v), want %q", name, got.UID, ok, want)
+		}
+	}
+	must(t, os.Remove(gone))
+	r.untilPod("10.0.0.2", "")
+	if got, ok := r.LookupInterface("veth-s2"); ok {
+		t.Errorf("the interface is pod %q's, whose record is gone", got.UID)
+	}
+	must(t, os.WriteFile(filepath.Join(dir, "net-s9-eth0"), bytes.ReplaceAll(record("u9", "s9", "10.0.0.9/24"), []byte("veth-s9"), []byte("veth-s1")), 0o600))
+	r.untilPod("10.0.0.9", "u9")
+	if got, ok := r.LookupInterface("veth-s1"); ok {
+		t.Errorf("the interface is pod %q's, though two pods' records name it", got.UID)
 	}
 }
 

@@ -20,6 +20,8 @@ type Record struct {
 
 	// HostInterface is the name of the interface's other end on the host, "" where the record does not tell.
 	HostInterface string
+	// HostInterfaces are the host's ends of all the interfaces that the pod was given, by chained plugins too.
+	HostInterfaces []string
 
 	Addrs []netip.Addr // given to this interface, IPv4-mapped ones unmapped; not to be modified
 	File  string       // the record's path
@@ -117,7 +119,7 @@ func parse(name string, data []byte) (Record, []grant, reason) {
 	if c.Kind != kind || name != c.NetworkName+"-"+c.ContainerID+"-"+c.IfName {
 		return Record{}, nil, foreign
 	}
-	rec := Record{Sandbox: c.ContainerID, Network: c.NetworkName, Ifname: c.IfName}
+	rec := Record{Sandbox: c.ContainerID, Network: c.NetworkName, Ifname: c.IfName, HostInterfaces: c.Result.hostEnds(c.Config)}
 	grants, ok := c.Result.grants(c.IfName, c.Config)
 	if !ok || !rec.identify(c.CNIArgs) {
 		return Record{}, nil, malformed
@@ -231,6 +233,20 @@ func (r result) hostEnd(at int, ifname string, config json.RawMessage) string {
 		return ""
 	}
 	return ends[0].Name
+}
+
+// hostEnds returns the host's ends of all interfaces inside.
+func (r result) hostEnds(config json.RawMessage) []string {
+	var ends []string
+	for i, nic := range r.Interfaces {
+		if nic.Sandbox == "" {
+			continue
+		}
+		if end := r.hostEnd(i, nic.Name, config); end != "" {
+			ends = append(ends, end)
+		}
+	}
+	return ends
 }
 
 // withoutBridges leaves out the interfaces that the network's configuration names as bridges, and the bridge plugin's

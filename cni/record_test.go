@@ -21,14 +21,15 @@ func TestRecordsOfEverySpecificationVersionAreRead(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		want []grant
+		ends []string
 	}{
-		{"v010-s010-eth0", []grant{{netip.MustParseAddr("10.1.0.10"), ""}}},
-		{"v020-s020-eth0", []grant{{netip.MustParseAddr("10.1.0.20"), ""}, {netip.MustParseAddr("fd00:1::20"), ""}}},
-		{"v030-s030-eth0", []grant{{netip.MustParseAddr("10.1.0.30"), "vethaa01"}}},        // bridge, with a bridge named in the configuration
-		{"v031-s031-eth0", []grant{{netip.MustParseAddr("10.1.0.31"), "cali0123456789a"}}}, // Calico
-		{"v040-s040-eth0", []grant{{netip.MustParseAddr("10.1.0.40"), "eni0123456789a"}}},  // AWS VPC CNI
-		{"v100-s100-eth0", []grant{{netip.MustParseAddr("10.1.0.100"), "veth1000"}, {netip.MustParseAddr("fd00:1::100"), "veth1000"}}},
-		{"v110-s110-eth0", []grant{{netip.MustParseAddr("10.1.0.110"), "lxc110"}, {netip.MustParseAddr("169.254.172.5"), "vethegress"}}},
+		{"v010-s010-eth0", []grant{{netip.MustParseAddr("10.1.0.10"), ""}}, nil},
+		{"v020-s020-eth0", []grant{{netip.MustParseAddr("10.1.0.20"), ""}, {netip.MustParseAddr("fd00:1::20"), ""}}, nil},
+		{"v030-s030-eth0", []grant{{netip.MustParseAddr("10.1.0.30"), "vethaa01"}}, []string{"vethaa01"}},             // bridge, with a bridge named in the configuration
+		{"v031-s031-eth0", []grant{{netip.MustParseAddr("10.1.0.31"), "cali0123456789a"}}, nil},                       // Calico
+		{"v040-s040-eth0", []grant{{netip.MustParseAddr("10.1.0.40"), "eni0123456789a"}}, []string{"eni0123456789a"}}, // AWS VPC CNI
+		{"v100-s100-eth0", []grant{{netip.MustParseAddr("10.1.0.100"), "veth1000"}, {netip.MustParseAddr("fd00:1::100"), "veth1000"}}, []string{"veth1000"}},
+		{"v110-s110-eth0", []grant{{netip.MustParseAddr("10.1.0.110"), "lxc110"}, {netip.MustParseAddr("169.254.172.5"), "vethegress"}}, []string{"lxc110", "vethegress"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			data, err := os.ReadFile(filepath.Join("testdata", tt.name))
@@ -46,6 +47,7 @@ func TestRecordsOfEverySpecificationVersionAreRead(t *testing.T) {
 			want := Record{
 				UID: readerUID, Namespace: "shop", Name: "reader-0",
 				Network: parts[0], Sandbox: parts[1], Ifname: parts[2], Addrs: addrs(tt.want),
+				HostInterfaces: tt.ends,
 			}
 			if diff := cmp.Diff(want, rec, addrCmp); diff != "" {
 				t.Errorf("record (-want +got):\n%s", diff)

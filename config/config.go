@@ -67,10 +67,11 @@ type Config struct {
 	Drain                time.Duration
 
 	// The redirect.
-	Redirect       string // "on", "off" or "external"
-	HostInterface  string
-	HostIP         []netip.Addr // empty: the node's own, looked up at start
-	RedirectResync time.Duration
+	Redirect        string // "on", "off" or "external"
+	HostInterface   string
+	HostIP          []netip.Addr // empty: the node's own, looked up at start
+	RedirectResync  time.Duration
+	RedirectBackend string // one of iptables.Backends
 
 	// Logging.
 	LogFormat string // "text" or "json"
@@ -90,7 +91,5 @@ const (
 	maxChained = time.Hour
 )
 
-var (
-	// A Kubernetes qualified name, https://kubernetes.io/docs/concepts/overview/working-with-objects/annotations/.
-	annotationKey = regexp.MustCompile(`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
-)
+// A Kubernetes qualified name, https://kubernetes.io/docs/concepts/overview/working-with-objects/annotations/.
+var annotationKey = regexp.MustCompile(`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)

@@ -137,6 +137,9 @@ func options(c *Config) []Option {
 			Usage: "Where the pods' traffic arrives: auto is everything that arrives from a pod; a name, a prefix such as eni+, or !name for all but one."},
 		{Name: "host-ip", Group: groupRedirect, Values: "address", list: ",", set: addresses(&c.HostIP),
 			Usage: "The node's address to redirect to, one for IPv4 and one for IPv6. Without it, the source address of the node's default route."},
+		{Name: "redirect-backend", Group: groupRedirect, Values: "auto|nftables|iptables|iptables-nft|iptables-legacy", Default: "auto",
+			set:   oneOf(&c.RedirectBackend, "auto", "nftables", "iptables", "iptables-nft", "iptables-legacy"),
+			Usage: "What puts the rules into the kernel. auto: nftables where the kernel can hold them there, else iptables. iptables needs an image that has the command, and is of the kind that the host uses, unless it is said here; iptables-legacy takes the capability NET_RAW too."},
 		{Name: "redirect-resync", Group: groupRedirect, Values: "duration", Default: "1m", set: duration(&c.RedirectResync, minResync, maxResync),
 			Usage: "How often to compare the rules with what they should be, besides each time the kernel says that they changed."},
 

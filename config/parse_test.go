@@ -18,8 +18,11 @@ func TestDefaultsNeedOnlyTheNodesName(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := []any{c.AppPort, c.Hold, c.NamespaceRestrictions, c.Redirect, c.MetadataAddr, c.DebugAddr, c.CNIResultsDir, c.IMDSTokens, c.Direct}
-	want := []any{uint16(8181), 5 * time.Second, true, "on", "169.254.169.254", netip.MustParseAddrPort("127.0.0.1:8183"),
-		[]string{"/var/lib/cni/results", "/var/lib/cni/cache/results"}, "optional", "refuse"}
+	want := []any{
+		uint16(8181), 5 * time.Second, true, "on", "169.254.169.254", netip.MustParseAddrPort("127.0.0.1:8183"),
+		[]string{"/var/lib/cni/results", "/var/lib/cni/cache/results"},
+		"optional", "refuse",
+	}
 	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" {
 		t.Errorf("defaults (-want +got):\n%s", diff)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -51,13 +52,11 @@ func boolean(to *bool) func(string) error {
 
 func oneOf(to *string, values ...string) func(string) error {
 	return func(v string) error {
-		for _, allowed := range values {
-			if v == allowed {
-				*to = v
-				return nil
-			}
+		if !slices.Contains(values, v) {
+			return fmt.Errorf("must be %s", either(values))
 		}
-		return fmt.Errorf("must be %s", either(values))
+		*to = v
+		return nil
 	}
 }
 

@@ -87,8 +87,9 @@ func (c *Cache) sweep(now time.Time) (ready []*entry, wake time.Time) {
 			delete(c.entries, key)
 			continue
 		}
-		if e.refs == 0 {
-			soon(e.used.Add(e.idle()))
+		// What is past its time, and only kept for a call or for somebody who waits, is looked at when that has ended.
+		if end := e.used.Add(e.idle()); e.refs == 0 && end.After(now) {
+			soon(end)
 		}
 		if at, u, ok := e.next(now, &c.cfg, c.started); ok && at.After(now) {
 			soon(at)

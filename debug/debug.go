@@ -40,7 +40,10 @@ type View struct {
 }
 
 // Debug serves the operator. Make one with [New].
-type Debug struct{ config Config }
+type Debug struct {
+	config Config
+	page   *template.Template // the index
+}
 
 // New returns a Debug that serves nothing yet.
 func New(c Config) (*Debug, error) {
@@ -50,7 +53,11 @@ func New(c Config) (*Debug, error) {
 	if c.Gatherer == nil {
 		c.Gatherer = prometheus.NewRegistry()
 	}
-	return &Debug{config: c}, nil
+	page, err := template.New("index").Parse(indexPage)
+	if err != nil {
+		return nil, fmt.Errorf("parsing the index: %w", err)
+	}
+	return &Debug{config: c, page: page}, nil
 }
 
 // Run serves health, readiness and metrics on public and the debug views on loopback until ctx ends. Either listener
@@ -126,13 +133,13 @@ func (d *Debug) show(w http.ResponseWriter, r *http.Request, v View) {
 	}
 }
 
-var index = template.Must(template.New("index").Parse(`<!doctype html>
+const indexPage = `<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>pod2role</title>
 <h1>pod2role</h1>
 <p>{{if .Missing}}Not ready:{{range .Missing}} {{.}};{{end}}{{else}}Ready.{{end}}</p>
 <ul>{{range .Views}}<li><a href="/debug/{{.Path}}">/debug/{{.Path}}</a> {{.About}}</li>
 {{end}}<li><a href="/debug/pprof/">/debug/pprof/</a> Go's profiler</li></ul></html>
-`))
+`
 
 func (d *Debug) index(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -140,7 +147,7 @@ func (d *Debug) index(w http.ResponseWriter, _ *http.Request) {
 		Missing []string
 		Views   []View
 	}{d.config.NotReady(), d.config.Views}
-	if err := index.Execute(w, data); err != nil && d.config.Log != nil {
+	if err := d.page.Execute(w, data); err != nil && d.config.Log != nil {
 		d.config.Log.WithError(err).Warn("debug index was not written")
 	}
 }

@@ -54,8 +54,15 @@ func TestTheViewsAnswerOnlyRequestsToTheLoopbackInterface(t *testing.T) {
 		host, origin string
 		code         int
 	}{
-		{"127.0.0.1:8183", "", 200}, {"localhost:8183", "", 200}, {"[::1]:8183", "", 200}, {"localhost", "http://localhost", 200},
-		{"evil.example", "", 403}, {"10.0.0.1:8183", "", 403}, {"", "", 403}, {"127.0.0.1:8183", "http://evil.example", 403}, {"127.0.0.1.evil.example", "", 403},
+		{"127.0.0.1:8183", "", 200},
+		{"localhost:8183", "", 200},
+		{"[::1]:8183", "", 200},
+		{"localhost", "http://localhost", 200},
+		{"evil.example", "", 403},
+		{"10.0.0.1:8183", "", 403},
+		{"", "", 403},
+		{"127.0.0.1:8183", "http://evil.example", 403},
+		{"127.0.0.1.evil.example", "", 403},
 	} {
 		for _, path := range []string{"/", "/debug/pods", "/debug/pprof/"} {
 			r := httptest.NewRequest("GET", path, nil)

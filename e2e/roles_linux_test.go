@@ -6,11 +6,9 @@ import (
 	"net/http"
 	"os"
 	"testing"
-	"time"
 
 	"pod2role/e2e/testnet"
 	"pod2role/sandbox/imds"
-	"pod2role/sandbox/kubeapi"
 )
 
 func TestEachPodGetsItsOwnRole(t *testing.T) {
@@ -126,46 +124,6 @@ func TestAPodMayAskBeforeTheAPIServerKnowsItsAddress(t *testing.T) {
 		unseen := n.schedule(t, "shop", "worker", "shop-worker")
 		unseen.attach(t)
 		unseen.expectRole(t, "shop-worker")
-	})
-}
-
-func TestAnAddressIsNotServedTheRoleOfThePodThatHadItBefore(t *testing.T) {
-	inEachTopology(t, func(t *testing.T, topology testnet.Topology) {
-		t.Run("records", func(t *testing.T) {
-			n := newNode(t, topology, options{})
-			first := n.pod(t, "shop", "first", "shop-first")
-			n.ready(t, "--hold=1s")
-			first.expectRole(t, "shop-first")
-			n.api.FreezeWatches()
-
-			first.detach(t)
-			second := n.schedule(t, "shop", "second", "shop-second")
-			second.attach(t, first.Addr)
-			second.expectRole(t, "shop-second")
-
-			n.api.SetOutage(kubeapi.Refuse)
-			second.detach(t)
-			third := n.schedule(t, "shop", "third", "shop-third")
-			third.attach(t, first.Addr)
-			third.expectRefusal(t, http.StatusServiceUnavailable)
-		})
-		t.Run("no records", func(t *testing.T) {
-			n := newNode(t, topology, options{noRecords: true})
-			first := n.pod(t, "shop", "first", "shop-first")
-			n.ready(t, "--hold=1s")
-			first.expectRole(t, "shop-first")
-
-			first.detach(t)
-			second := n.schedule(t, "shop", "second", "shop-second")
-			second.attach(t, first.Addr)
-			second.expectRefusal(t, http.StatusServiceUnavailable)
-
-			first.remove(t)
-			// A kubelet tells whole seconds, and one in which the address was somebody else's does not count.
-			n.ahead.Store(int64(time.Second))
-			second.report(t)
-			second.expectRole(t, "shop-second")
-		})
 	})
 }
 

@@ -95,6 +95,25 @@ func TestCheckFindsForeignRulesAndWhoIsAskedFirst(t *testing.T) {
 			"of the host's own requests", `table ip foreign { chain out { type filter hook output priority raw; ip daddr 169.254.169.254 drop; }; }`,
 			[]iptables.Rule{{Table: "ip foreign", Chain: "out", Position: 1, Text: "ip daddr 169.254.169.254 drop"}},
 		},
+		{
+			"a set", `table ip foreign { set s { type ipv4_addr; elements = { 10.0.0.1, 169.254.169.254 }; }; chain raw { type filter hook prerouting priority raw; ip daddr @s drop; }; }`,
+			[]iptables.Rule{{Table: "ip foreign", Chain: "raw", Position: 1, Text: "ip daddr @s drop", Ahead: true}},
+		},
+		{
+			"a set of ranges", `table ip6 foreign { set s { type ipv6_addr; flags interval; elements = { fd00:ec2::/64, fd00:ec3::1 }; }; chain raw { type filter hook prerouting priority raw; ip6 daddr @s notrack; }; }`,
+			[]iptables.Rule{{Table: "ip6 foreign", Chain: "raw", Position: 1, Text: "ip6 daddr @s notrack", Ahead: true}},
+		},
+		{
+			"a list", `table ip foreign { chain raw { type filter hook prerouting priority raw; ip daddr { 10.0.0.1, 169.254.169.254 } counter; }; }`,
+			[]iptables.Rule{{Table: "ip foreign", Chain: "raw", Position: 1, Text: "ip daddr @__set0 counter"}},
+		},
+		{
+			"a map of verdicts", `table ip foreign { chain raw { type filter hook prerouting priority raw; ip daddr vmap { 169.254.169.254 : drop }; }; }`,
+			[]iptables.Rule{{Table: "ip foreign", Chain: "raw", Position: 1, Text: "ip daddr vmap @__map0", Ahead: true}},
+		},
+		{"sets of other addresses", `table ip foreign { set s { type ipv4_addr; elements = { 10.0.0.1 }; }; set i { type ipv4_addr; flags interval; elements = { 169.254.0.0/17, 169.254.170.0/24 }; }
+			set every { type ipv4_addr; elements = { 169.254.169.254 }; };
+			chain raw { type filter hook prerouting priority raw; ip daddr @s drop; ip daddr @i drop; ip saddr @every drop; ip daddr != @every counter; }; }`, nil},
 		{"about another address", `table ip foreign { chain raw { type filter hook prerouting priority raw; ip daddr 169.254.169.253 drop; ip saddr 169.254.169.254 drop; ip daddr 169.254.172.0/22 drop; }; }`, nil},
 	}
 	for _, tt := range tests {
@@ -120,6 +139,71 @@ func TestCheckFindsForeignRulesAndWhoIsAskedFirst(t *testing.T) {
 				t.Errorf("got the warnings %q", s.Warnings)
 			}
 		})
+	}
+}
+
+func TestEachBackEndKnowsWhichRulesAreAskedBeforeIts(t *testing.T) {
+	legacyDNAT := "-d 169.254.169.254/32 -i eni+ -p tcp --dport 80 -j DNAT --to-destination 10.0.0.10:8182"
+	nftDNAT := `iifname "eni*" ip daddr 169.254.169.254 tcp dport 80 counter [DNAT to 10.0.0.10:8182]`
+	tests := []struct {
+		name  string
+		setup func(t *testing.T, r *rig)
+		want  map[string]iptables.Rule // :: back end
+	}{
+		{"appended to iptables-nft", func(t *testing.T, r *rig) {
+			r.Node.Run(t, "iptables-nft", dnatRule("-A", testnet.NodeAddr, peerPort)...)
+		}, map[string]iptables.Rule{
+			"nftables":        {Table: "ip nat", Chain: "PREROUTING", Position: 1, Text: nftDNAT},
+			"iptables-nft":    {Table: "ip nat", Chain: "PREROUTING", Position: 2, Text: nftDNAT},
+			"iptables-legacy": {Table: "ip nat", Chain: "PREROUTING", Position: 1, Text: nftDNAT, Ahead: true},
+		}},
+		{"appended to iptables-legacy", func(t *testing.T, r *rig) {
+			r.Node.Run(t, "iptables-legacy", dnatRule("-A", testnet.NodeAddr, peerPort)...)
+		}, map[string]iptables.Rule{
+			"nftables":        {Table: "legacy ip nat", Chain: "PREROUTING", Position: 1, Text: legacyDNAT},
+			"iptables-nft":    {Table: "legacy ip nat", Chain: "PREROUTING", Position: 1, Text: legacyDNAT, Ahead: true},
+			"iptables-legacy": {Table: "legacy ip nat", Chain: "PREROUTING", Position: 2, Text: legacyDNAT},
+		}},
+		{"notrack by way of a jump in iptables-legacy", func(t *testing.T, r *rig) {
+			r.Node.Run(t, "iptables-legacy", "-t", "raw", "-N", "THEIRS")
+			r.Node.Run(t, "iptables-legacy", "-t", "raw", "-A", "THEIRS", "!", "-p", "udp", "-d", "169.254.0.0/16", "-j", "CT", "--notrack")
+			r.Node.Run(t, "iptables-legacy", "-t", "raw", "-A", "PREROUTING", "-j", "THEIRS")
+		}, map[string]iptables.Rule{
+			"nftables":        {Table: "legacy ip raw", Chain: "THEIRS", Position: 1, Text: "-d 169.254.0.0/16 ! -p udp -j CT", Ahead: true},
+			"iptables-nft":    {Table: "legacy ip raw", Chain: "THEIRS", Position: 1, Text: "-d 169.254.0.0/16 ! -p udp -j CT", Ahead: true},
+			"iptables-legacy": {Table: "legacy ip raw", Chain: "THEIRS", Position: 1, Text: "-d 169.254.0.0/16 ! -p udp -j CT", Ahead: true},
+		}},
+		{"of the host in ip6tables-legacy", func(t *testing.T, r *rig) {
+			r.Node.Run(t, "ip6tables-legacy", "-t", "raw", "-A", "OUTPUT", "-d", testnet.MetadataAddr6, "-m", "comment", "--comment", "x", "-j", "DROP")
+			r.Node.Run(t, "ip6tables-legacy", "-t", "raw", "-A", "PREROUTING", "!", "-d", testnet.MetadataAddr6, "-j", "ACCEPT")
+		}, map[string]iptables.Rule{
+			"nftables":        {Table: "legacy ip6 raw", Chain: "OUTPUT", Position: 1, Text: `-d fd00:ec2::254/128 --comment "x" -j DROP`},
+			"iptables-nft":    {Table: "legacy ip6 raw", Chain: "OUTPUT", Position: 1, Text: `-d fd00:ec2::254/128 --comment "x" -j DROP`},
+			"iptables-legacy": {Table: "legacy ip6 raw", Chain: "OUTPUT", Position: 1, Text: `-d fd00:ec2::254/128 --comment "x" -j DROP`},
+		}},
+	}
+	eachBackEnd(t, func(t *testing.T, b backEnd, c iptables.Config) {
+		for _, tt := range tests {
+			t.Run(tt.name, func(t *testing.T) {
+				r := newRig(t, testnet.Routed, c)
+				r.apply(t)
+				tt.setup(t, r)
+				s, want := r.check(t), tt.want[b.name]
+				if len(s.Foreign) != 1 || s.Foreign[0] != want || s.First == want.Ahead {
+					t.Errorf("got  %+v, first %t\nwant %+v", s.Foreign, s.First, want)
+				}
+			})
+		}
+	})
+}
+
+// Nor does looking make any.
+func TestCheckMakesNoTables(t *testing.T) {
+	r := newRig(t, testnet.Bridge, config())
+	r.apply(t)
+	r.check(t)
+	if got := r.Node.Run(t, "cat", "/proc/net/ip_tables_names", "/proc/net/ip6_tables_names"); got != "" {
+		t.Errorf("got the tables %q of iptables-legacy, want none", got)
 	}
 }
 

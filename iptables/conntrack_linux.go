@@ -21,7 +21,7 @@ func (r *Redirect) CutOver(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("listing the node's addresses: %w", err)
 	}
-	old := oldConnections{plan: r.plan}
+	old := oldConnections{plan: r.plan()}
 	for _, a := range addrs {
 		if p, err := netip.ParsePrefix(a.String()); err == nil {
 			old.host = append(old.host, p.Addr())

@@ -216,6 +216,8 @@ func emptyExpr(name string) expr.Any {
 		return &expr.Target{}
 	case "match":
 		return &expr.Match{}
+	case "lookup":
+		return &expr.Lookup{}
 	}
 	return nil
 }

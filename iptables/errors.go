@@ -7,6 +7,8 @@ var (
 	ErrNotPermitted = errors.New("it may not change the network: give the container the capability NET_ADMIN and hostNetwork: true")
 	// ErrNotSupported means that this kernel cannot hold the rules.
 	ErrNotSupported = errors.New("this kernel cannot hold the rules: it takes Linux 5.9 or newer with the modules nf_tables, nft_chain_nat, nft_nat and nft_reject_inet")
+	// ErrNoIptables means that the command iptables is not there.
+	ErrNoIptables = errors.New("the command iptables is missing: use the image that has it, or --redirect-backend=nftables")
 	// ErrNotRedirected means that a connection was dialled to the address on which it was accepted: no rule sent it there.
 	ErrNotRedirected = errors.New("the connection was not redirected")
 )

@@ -13,7 +13,7 @@ import (
 // nft is the back end that speaks nftables over netlink.
 type nft struct{}
 
-func newBackend() (backend, error) { return nft{}, nil }
+func (nft) name() string { return "nftables" }
 
 // kernelTimeout bounds every exchange with the kernel, which answers in microseconds unless something is very wrong.
 const kernelTimeout = 10 * time.Second
@@ -32,28 +32,14 @@ func (nft) apply(p plan) error {
 	c.DelTable(t)
 	c.AddTable(t)
 	for _, want := range chainsOf(p) {
-		hook, priority, policy := nftables.ChainHookPrerouting, want.priority, nftables.ChainPolicyAccept
+		priority, policy := want.priority, nftables.ChainPolicyAccept
 		chain := c.AddChain(&nftables.Chain{
-			Name: want.name, Table: t, Type: want.kind, Hooknum: hook, Priority: &priority, Policy: &policy,
+			Name: want.name, Table: t, Type: want.kind, Hooknum: want.hook, Priority: &priority, Policy: &policy,
 		})
 		for _, r := range want.rules {
 			c.AddRule(&nftables.Rule{Table: t, Chain: chain, Exprs: r.exprs, UserData: commentData(r.comment)})
 		}
 	}
-	return explain(c.Flush())
-}
-
-func (nft) remove() error {
-	if _, err := generation(); err != nil {
-		return explain(err)
-	}
-	c, err := nftables.New(nftables.WithSockOptions(withDeadline))
-	if err != nil {
-		return explain(err)
-	}
-	t := ourTable()
-	c.AddTable(t)
-	c.DelTable(t)
 	return explain(c.Flush())
 }
 

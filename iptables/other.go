@@ -10,9 +10,11 @@ import (
 	"runtime"
 )
 
-func newBackend() (backend, error) {
+func newBackend(string) (backend, error) {
 	return nil, fmt.Errorf("there is no netfilter on %s: %w", runtime.GOOS, ErrNotSupported)
 }
+
+func newRouting() routing { return nil }
 
 // CutOver is for Linux only.
 func (*Redirect) CutOver(context.Context) (int, error) { return 0, ErrNotSupported }

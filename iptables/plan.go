@@ -12,6 +12,7 @@ type plan struct {
 	from     []origin   // packets that arrive by any of these come from pods
 	redirect []redirect // TCP for metadata goes to to
 	lock     []netip.Addr
+	branches []branch // where some pods' answers have to be routed; found on the node, not configured
 }
 
 type redirect struct{ metadata, to netip.AddrPort }
@@ -19,6 +20,8 @@ type redirect struct{ metadata, to netip.AddrPort }
 // A backend makes a kernel hold a plan. Each call opens what it needs on the calling goroutine's thread and blocks for
 // milliseconds, or seconds where the kernel does not answer.
 type backend interface {
+	// name is the back end's, for people.
+	name() string
 	// apply makes the kernel hold exactly the plan, in one step: no packet sees half of it.
 	apply(plan) error
 	// remove takes out everything that apply put in. It is no error if there is nothing.

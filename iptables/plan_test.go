@@ -152,7 +152,7 @@ func TestEveryMetadataAddressIsLockedAndThoseOfTheNodesFamiliesRedirected(t *tes
 		lock: []netip.Addr{netip.MustParseAddr("169.254.169.254"), netip.MustParseAddr("fd00:ec2::254")},
 	}
 	comparers := cmp.Options{
-		cmp.AllowUnexported(plan{}, redirect{}, ifaceMatch{}),
+		cmp.AllowUnexported(plan{}, redirect{}, ifaceMatch{}, branch{}),
 		cmp.Comparer(func(a, b netip.Addr) bool { return a == b }),
 		cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b }),
 	}

@@ -2,10 +2,14 @@ package iptables
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/netip"
+	"slices"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,13 +19,16 @@ import (
 
 // Config says what to redirect.
 type Config struct {
-	// Backend is "nftables"; empty means the same.
+	// Backend is one of Backends; empty means "auto".
 	Backend string
 	// Metadata are the metadata service's addresses and ports; nil: DefaultMetadata. Each address is locked on every port.
 	Metadata []netip.AddrPort
 	// NodeAddrs are the addresses of this node that the proxy listens on, at most one of each family. A metadata address
 	// of a family that is missing here is locked and not redirected.
 	NodeAddrs []netip.Addr
+	// CurrentNodeAddrs returns what NodeAddrs should be now; nil: they do not change. Run asks at each look at the rules, and
+	// the rules follow. While it fails, they stay.
+	CurrentNodeAddrs func(context.Context) ([]netip.Addr, error)
 	// Port is the proxy's.
 	Port uint16
 	// Interface says where pods arrive: "auto" or "" (everywhere but lo), "eth0", "cali+" (a prefix), "!eth0", or a
@@ -44,6 +51,12 @@ func DefaultMetadata() []netip.AddrPort {
 	}
 }
 
+// Backends returns the names of the back ends. "auto" is nftables where the kernel can hold our rules there, else iptables;
+// "iptables" is the kind of iptables that the host uses, of which the last two say outright which one.
+func Backends() []string {
+	return []string{"auto", "nftables", "iptables", "iptables-nft", "iptables-legacy"}
+}
+
 // Repairs, and looks at the rules because of a change, are limited to one a second after a burst, so that a peer that
 // fights for the table costs a log line a second and not a core.
 const (
@@ -54,9 +67,10 @@ const (
 // A Redirect is the pods' way to the proxy, and the lock on the way to the real service. Its methods may be called
 // concurrently.
 type Redirect struct {
-	plan    plan
+	config  Config
+	wanted  atomic.Pointer[plan] // only Apply and Run change it
 	backend backend
-	resync  time.Duration
+	routing routing // nil: the node has none that matters
 	limiter *rate.Limiter
 	log     *logrus.Entry
 	metrics *metrics
@@ -67,18 +81,26 @@ func New(c Config) (*Redirect, error) {
 	if c.Metadata == nil {
 		c.Metadata = DefaultMetadata()
 	}
-	if c.Backend != "" && c.Backend != "nftables" {
-		return nil, fmt.Errorf("there is no back end %q: nftables is the one there is", c.Backend)
+	if c.Backend == "" {
+		c.Backend = "auto"
+	}
+	if !slices.Contains(Backends(), c.Backend) {
+		return nil, fmt.Errorf("there is no back end %q: the ones there are: %s", c.Backend, strings.Join(Backends(), ", "))
 	}
 	p, err := newPlan(c)
 	if err != nil {
 		return nil, err
 	}
-	b, err := newBackend()
+	b, err := newBackend(c.Backend)
 	if err != nil {
 		return nil, err
 	}
-	return newRedirect(c, p, b)
+	r, err := newRedirect(c, p, b)
+	if err != nil {
+		return nil, err
+	}
+	r.routing = newRouting()
+	return r, nil
 }
 
 func newRedirect(c Config, p plan, b backend) (*Redirect, error) {
@@ -94,18 +116,23 @@ func newRedirect(c Config, p plan, b backend) (*Redirect, error) {
 		discard.Out = io.Discard
 		c.Log = logrus.NewEntry(discard)
 	}
-	return &Redirect{
-		plan:    p,
+	r := &Redirect{
+		config:  c,
 		backend: b,
-		resync:  c.Resync,
 		limiter: rate.NewLimiter(repairsPerSecond, repairBurst),
 		log:     c.Log,
 		metrics: m,
-	}, nil
+	}
+	r.wanted.Store(&p)
+	return r, nil
 }
 
-// String returns the rules in the syntax of nft(8). It can be fed to nft -f.
-func (r *Redirect) String() string { return r.backend.render(r.plan) }
+// plan is what the kernel should hold now.
+func (r *Redirect) plan() plan { return *r.wanted.Load() }
+
+// String returns the rules in the syntax of nft(8), such that they can be fed to nft -f; or of iptables, as two inputs, one
+// for iptables-restore --noflush and one for ip6tables-restore --noflush.
+func (r *Redirect) String() string { return r.backend.render(r.plan()) }
 
 // Apply makes the kernel hold the rules, in one transaction. Rules that are right already keep their counters; others of
 // ours, of an older version say, are replaced. When there was nothing of ours before, connections that pods had opened to
@@ -114,12 +141,13 @@ func (r *Redirect) Apply(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("applying the redirect rules: %w", err)
 	}
-	found, err := r.backend.inspect(r.plan)
+	r.followBranches()
+	found, err := r.inspect()
 	if err != nil {
 		return fmt.Errorf("reading the redirect rules: %w", err)
 	}
 	if len(found.problems) > 0 {
-		if err := r.backend.apply(r.plan); err != nil {
+		if err := r.put(); err != nil {
 			return fmt.Errorf("applying the redirect rules: %w", err)
 		}
 	}
@@ -140,11 +168,36 @@ func (r *Redirect) Remove(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("removing the redirect rules: %w", err)
 	}
-	if err := r.backend.remove(); err != nil {
+	err := r.backend.remove()
+	if r.routing != nil {
+		err = errors.Join(err, r.routing.apply(plan{}))
+	}
+	if err != nil {
 		return fmt.Errorf("removing the redirect rules: %w", err)
 	}
 	r.metrics.complete.Set(0)
 	return nil
+}
+
+// inspect reads what the kernel holds of ours.
+func (r *Redirect) inspect() (inspection, error) {
+	found, err := r.backend.inspect(r.plan())
+	if err != nil || r.routing == nil {
+		return found, err
+	}
+	problems, err := r.routing.inspect(r.plan())
+	found.problems = append(found.problems, problems...)
+	return found, err
+}
+
+// put makes the kernel hold the plan: the routing first, without which what is redirected would go astray.
+func (r *Redirect) put() error {
+	if r.routing != nil {
+		if err := r.routing.apply(r.plan()); err != nil {
+			return err
+		}
+	}
+	return r.backend.apply(r.plan())
 }
 
 // Redirected reports whether a connection that the proxy accepted was meant for a metadata address. One that was dialled
@@ -154,7 +207,7 @@ func (r *Redirect) Redirected(c net.Conn) (bool, error) {
 	if err != nil {
 		return false, ignoreNotRedirected(err)
 	}
-	for _, x := range r.plan.redirect {
+	for _, x := range r.plan().redirect {
 		if x.metadata == to {
 			return true, nil
 		}

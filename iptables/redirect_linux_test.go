@@ -228,23 +228,27 @@ func TestSomethingThatIsNoSocketHasNoOriginalDestination(t *testing.T) {
 	}
 }
 
-func TestNetAdminIsEnoughAndLessIsSaidPlainly(t *testing.T) {
-	tests := []struct {
-		name, bounding, capEff string
-		permitted              bool
-	}{
-		{"NET_ADMIN alone", "-all,+net_admin", "CapEff:\t0000000000001000", true},
-		{"nothing", "-all", "CapEff:\t0000000000000000", false},
+func TestTheCapabilitiesThatABackEndNeeds(t *testing.T) {
+	tests := []struct{ backend, bounding, capEff, wantError string }{
+		{"nftables", "-all,+net_admin", "CapEff:\t0000000000001000", ""},
+		{"nftables", "-all", "CapEff:\t0000000000000000", "NET_ADMIN"},
+		{"iptables-nft", "-all,+net_admin", "CapEff:\t0000000000001000", ""},
+		{"iptables-nft", "-all", "CapEff:\t0000000000000000", "NET_ADMIN"},
+		{"iptables-legacy", "-all,+net_admin,+net_raw", "CapEff:\t0000000000003000", ""},
+		{"iptables-legacy", "-all,+net_admin", "CapEff:\t0000000000001000", "NET_RAW"},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
+		t.Run(tt.backend+" with "+tt.bounding, func(t *testing.T) {
+			t.Setenv("XTABLES_LOCKFILE", t.TempDir()+"/lock")
 			r := newRig(t, testnet.Bridge, config())
+			// Rules of others, which have to be seen with no more than that.
+			r.Node.Run(t, "iptables-legacy", dnatRule("-A", testnet.NodeAddr, peerPort)...)
 			self, err := os.Executable()
 			if err != nil {
 				t.Fatal(err)
 			}
 			cmd := r.Node.Command("setpriv", "--bounding-set", tt.bounding, self)
-			cmd.Env = append(os.Environ(), child+"=1")
+			cmd.Env = append(os.Environ(), child+"="+tt.backend)
 			out, err := cmd.Output()
 			if err != nil {
 				t.Fatalf("running the child: %v: %s", err, out)
@@ -260,14 +264,14 @@ func TestNetAdminIsEnoughAndLessIsSaidPlainly(t *testing.T) {
 			if !strings.Contains(report.Status, tt.capEff) {
 				t.Fatalf("the child ran with other capabilities than %q:\n%s", tt.capEff, report.Status)
 			}
-			if !tt.permitted {
-				if !report.NotPermitted || !strings.Contains(report.Error, "NET_ADMIN") {
-					t.Errorf("got %q, want an error that names NET_ADMIN", report.Error)
+			if tt.wantError != "" {
+				if !report.NotPermitted || !strings.Contains(report.Error, tt.wantError) {
+					t.Errorf("got %q, want an error that names %s", report.Error, tt.wantError)
 				}
 				return
 			}
-			if report.Error != "" || !report.Check.Complete {
-				t.Errorf("got %q and %+v, want a complete rule set", report.Error, report.Check)
+			if report.Error != "" || !report.Check.Complete || len(report.Check.Foreign) != 1 || len(report.Check.Warnings) > 0 {
+				t.Errorf("got %q and %+v, want a complete rule set, and the rule of iptables-legacy", report.Error, report.Check)
 			}
 			wantAnswer(t, r.Pods[0].Namespace, urls()[0], proxied)
 			r.wantUnseen(t)

@@ -15,8 +15,11 @@ import (
 
 // Where the fields lie in the headers of IPv4, IPv6 and TCP (RFC 791, 8200, 9293).
 const (
+	saddrOffset4 = 12
+	saddrOffset6 = 8
 	daddrOffset4 = 16
 	daddrOffset6 = 24
+	sportOffset  = 0
 	dportOffset  = 2
 )
 
@@ -26,10 +29,16 @@ func chainHeader(c *nftables.Chain) string {
 		return ""
 	}
 	hook := fmt.Sprintf("hook %d", *c.Hooknum)
-	if *c.Hooknum == *nftables.ChainHookPrerouting {
+	switch *c.Hooknum {
+	case *nftables.ChainHookPrerouting:
 		hook = "hook prerouting"
+	case *nftables.ChainHookOutput:
+		hook = "hook output"
 	}
 	priority := fmt.Sprint(int32(*c.Priority))
+	if *c.Priority == manglePriority {
+		priority = "mangle"
+	}
 	if d := *c.Priority - dstnat; d >= -10 && d <= 10 {
 		priority = "dstnat"
 		if d < 0 {
@@ -96,6 +105,10 @@ func (b *rendering) add(e any) {
 	case *expr.Meta:
 		if e.SourceRegister {
 			b.settle()
+			if bits, ok := marks(b.loaded[e.Register]); ok && e.Key == expr.MetaKeyMARK {
+				b.say("meta mark set meta mark | %#08x", bits)
+				return
+			}
 			b.say("[meta %d set]", e.Key)
 			return
 		}
@@ -116,6 +129,8 @@ func (b *rendering) add(e any) {
 	case *expr.NAT:
 		b.settle()
 		b.nat(e)
+	case *expr.Lookup:
+		b.lookup(e)
 	default:
 		b.settle()
 		b.say("%s", statement(e))
@@ -145,7 +160,7 @@ func (b *rendering) compare(c *expr.Cmp) {
 		return
 	case masked:
 		if p, ok := from.of.(*expr.Payload); ok {
-			if bits, ok := prefixLength(from.by, len(c.Data)); ok && b.daddr(p, op, c.Data, bits) {
+			if bits, ok := prefixLength(from.by, len(c.Data)); ok && b.address(p, op, c.Data, bits) {
 				return
 			}
 			b.settle()
@@ -198,13 +213,17 @@ func (b *rendering) comparePayload(p *expr.Payload, op string, data []byte) bool
 		return false
 	}
 	switch {
-	case b.daddr(p, op, data, len(data)*8):
-	case p.Base == expr.PayloadBaseTransportHeader && b.l4 != "" && p.Offset == dportOffset && p.Len == 2:
+	case b.address(p, op, data, len(data)*8):
+	case p.Base == expr.PayloadBaseTransportHeader && b.l4 != "" && (p.Offset == dportOffset || p.Offset == sportOffset) && p.Len == 2:
 		if b.pending != "" {
 			b.say("%s", b.pending)
 			b.pending = ""
 		}
-		b.say("%s dport %s%d", b.l4, op, binary.BigEndian.Uint16(data))
+		port := "dport"
+		if p.Offset == sportOffset {
+			port = "sport"
+		}
+		b.say("%s %s %s%d", b.l4, port, op, binary.BigEndian.Uint16(data))
 		b.l4 = ""
 	default:
 		return false
@@ -212,22 +231,26 @@ func (b *rendering) comparePayload(p *expr.Payload, op string, data []byte) bool
 	return true
 }
 
-// daddr renders a comparison of the destination with an address or, as far as bits go, a prefix. A prefix of whole bytes
-// loads no more than these.
-func (b *rendering) daddr(p *expr.Payload, op string, data []byte, bits int) bool {
-	size, offset := 4, uint32(daddrOffset4)
+// address renders a comparison of the destination or source with an address or, as far as bits go, a prefix. A prefix of
+// whole bytes loads no more than these.
+func (b *rendering) address(p *expr.Payload, op string, data []byte, bits int) bool {
+	size, from, to := 4, uint32(saddrOffset4), uint32(daddrOffset4)
 	if b.ip == "ip6" {
-		size, offset = 16, daddrOffset6
+		size, from, to = 16, saddrOffset6, daddrOffset6
 	}
-	if b.ip == "" || p.Base != expr.PayloadBaseNetworkHeader || p.Offset != offset || int(p.Len) != len(data) || len(data) > size {
+	if b.ip == "" || p.Base != expr.PayloadBaseNetworkHeader || p.Offset != from && p.Offset != to || int(p.Len) != len(data) || len(data) > size {
 		return false
+	}
+	field := "daddr"
+	if p.Offset == from {
+		field = "saddr"
 	}
 	a, _ := netip.AddrFromSlice(append(bytes.Clone(data), make([]byte, size-len(data))...))
 	b.pending = ""
 	if bits == size*8 {
-		b.say("%s daddr %s%s", b.ip, op, a)
+		b.say("%s %s %s%s", b.ip, field, op, a)
 	} else {
-		b.say("%s daddr %s%s", b.ip, op, netip.PrefixFrom(a, bits))
+		b.say("%s %s %s%s", b.ip, field, op, netip.PrefixFrom(a, bits))
 	}
 	return true
 }

@@ -57,7 +57,9 @@ func FuzzRule(f *testing.F) {
 			return
 		}
 		_ = r.text()
-		_, _ = names(r, netip.MustParseAddr("169.254.169.254")), names(r, netip.MustParseAddr("fd00:ec2::254"))
+		for _, a := range DefaultMetadata() {
+			_ = names(r, a.Addr(), func(heldRule, string, netip.Addr) bool { return true })
+		}
 	})
 }
 

@@ -19,7 +19,7 @@ import (
 	"pod2role/iptables"
 )
 
-// child names what the test binary does when it is started again as a less privileged process.
+// child names, for the test binary started again as a less privileged process, the back end that it is to try.
 const child = "POD2ROLE_IPTABLES_CHILD"
 
 func TestMain(m *testing.M) {
@@ -160,7 +160,9 @@ func applyAndCheck() int {
 	status, _ := os.ReadFile("/proc/self/status")
 	report["status"] = string(status)
 	err := func() error {
-		r, err := iptables.New(config())
+		c := config()
+		c.Backend = os.Getenv(child)
+		r, err := iptables.New(c)
 		if err != nil {
 			return err
 		}

@@ -15,8 +15,11 @@ const (
 	tableName     = "pod2role"
 	redirectChain = "proxy"
 	lockChain     = "lock"
+	requestsChain = "requests"
+	answersChain  = "answers"
 
 	redirectComment = "pod2role: what pods ask the metadata service goes to the proxy"
+	branchComment   = "pod2role: to the proxy and back past the tables of security groups for pods"
 	lockComment     = "pod2role: nothing else that a pod sends reaches the metadata service"
 )
 
@@ -27,6 +30,7 @@ const (
 	dstnat           nftables.ChainPriority = -100
 	redirectPriority                        = dstnat - 10
 	lockPriority                            = dstnat + 10
+	manglePriority   nftables.ChainPriority = -150
 )
 
 func ourTable() *nftables.Table {
@@ -37,6 +41,7 @@ func ourTable() *nftables.Table {
 type wantedChain struct {
 	name     string
 	kind     nftables.ChainType
+	hook     *nftables.ChainHook
 	priority nftables.ChainPriority
 	rules    []wantedRule
 }
@@ -47,8 +52,8 @@ type wantedRule struct {
 }
 
 func (c wantedChain) header() string {
-	hook, policy := nftables.ChainHookPrerouting, nftables.ChainPolicyAccept
-	return chainHeader(&nftables.Chain{Type: c.kind, Hooknum: hook, Priority: &c.priority, Policy: &policy})
+	policy := nftables.ChainPolicyAccept
+	return chainHeader(&nftables.Chain{Type: c.kind, Hooknum: c.hook, Priority: &c.priority, Policy: &policy})
 }
 
 func (c wantedChain) lines() []string {
@@ -66,8 +71,8 @@ func (c wantedChain) lines() []string {
 // chainsOf translates a plan. The lock does not look at conntrack's state: a packet that no NAT rule has seen is caught
 // by its destination alone.
 func chainsOf(p plan) []wantedChain {
-	nat := wantedChain{name: redirectChain, kind: nftables.ChainTypeNAT, priority: redirectPriority}
-	lock := wantedChain{name: lockChain, kind: nftables.ChainTypeFilter, priority: lockPriority}
+	nat := wantedChain{name: redirectChain, kind: nftables.ChainTypeNAT, hook: nftables.ChainHookPrerouting, priority: redirectPriority}
+	lock := wantedChain{name: lockChain, kind: nftables.ChainTypeFilter, hook: nftables.ChainHookPrerouting, priority: lockPriority}
 	for _, o := range p.from {
 		for _, r := range p.redirect {
 			nat.rules = append(nat.rules, wantedRule{
@@ -84,7 +89,25 @@ func chainsOf(p plan) []wantedChain {
 			)
 		}
 	}
-	return []wantedChain{nat, lock}
+	if len(p.branches) == 0 {
+		return []wantedChain{nat, lock}
+	}
+	// Routing by mark: requests before they are translated, and answers, the lock's among them, before they are.
+	requests := wantedChain{name: requestsChain, kind: nftables.ChainTypeFilter, hook: nftables.ChainHookPrerouting, priority: manglePriority}
+	answers := wantedChain{name: answersChain, kind: nftables.ChainTypeRoute, hook: nftables.ChainHookOutput, priority: manglePriority}
+	branches := origin{{name: branchInterfaces, prefix: true}}
+	for _, r := range p.redirect {
+		requests.rules = append(requests.rules, wantedRule{
+			exprs: concat(arrives(branches), to(r.metadata.Addr()), tcpTo(r.metadata.Port()), counter(), mark()), comment: branchComment,
+		})
+		answers.rules = append(answers.rules, wantedRule{
+			exprs: concat(from(r.to.Addr()), tcpFrom(r.to.Port()), counter(), mark()), comment: branchComment,
+		})
+	}
+	for _, a := range p.lock {
+		answers.rules = append(answers.rules, wantedRule{exprs: concat(from(a), counter(), mark()), comment: branchComment})
+	}
+	return []wantedChain{nat, lock, requests, answers}
 }
 
 func concat(parts ...[]expr.Any) []expr.Any {
@@ -113,10 +136,20 @@ func arrives(o origin) []expr.Any {
 }
 
 func to(a netip.Addr) []expr.Any {
-	family, offset := byte(unix.NFPROTO_IPV4), uint32(daddrOffset4)
 	if a.Is6() {
-		family, offset = unix.NFPROTO_IPV6, daddrOffset6
+		return compareAddr(unix.NFPROTO_IPV6, daddrOffset6, a)
 	}
+	return compareAddr(unix.NFPROTO_IPV4, daddrOffset4, a)
+}
+
+func from(a netip.Addr) []expr.Any {
+	if a.Is6() {
+		return compareAddr(unix.NFPROTO_IPV6, saddrOffset6, a)
+	}
+	return compareAddr(unix.NFPROTO_IPV4, saddrOffset4, a)
+}
+
+func compareAddr(family byte, offset uint32, a netip.Addr) []expr.Any {
 	return []expr.Any{
 		&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: 1},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{family}},
@@ -132,11 +165,27 @@ func tcp() []expr.Any {
 	}
 }
 
-func tcpTo(port uint16) []expr.Any {
+func tcpTo(port uint16) []expr.Any { return comparePort(dportOffset, port) }
+
+func tcpFrom(port uint16) []expr.Any { return comparePort(sportOffset, port) }
+
+func comparePort(offset uint32, port uint16) []expr.Any {
 	return append(tcp(),
-		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: dportOffset, Len: 2},
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: offset, Len: 2},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binaryutil.BigEndian.PutUint16(port)},
 	)
+}
+
+// mark sets our bit of the packet's mark and leaves the others.
+func mark() []expr.Any {
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyMARK, Register: 1},
+		&expr.Bitwise{
+			SourceRegister: 1, DestRegister: 1, Len: 4,
+			Mask: binaryutil.NativeEndian.PutUint32(^uint32(branchMark)), Xor: binaryutil.NativeEndian.PutUint32(branchMark),
+		},
+		&expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: 1},
+	}
 }
 
 func counter() []expr.Any { return []expr.Any{&expr.Counter{}} }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -14,6 +15,7 @@ import (
 type fakeKernel struct {
 	backend
 	mu        sync.Mutex
+	plan      plan // applied last
 	problems  []string
 	undo      bool // everything that is applied is changed again at once
 	applyErr  error
@@ -23,10 +25,13 @@ type fakeKernel struct {
 	changed                     chan struct{}
 }
 
-func (k *fakeKernel) apply(plan) error {
+func (k *fakeKernel) name() string { return "a fake" }
+
+func (k *fakeKernel) apply(p plan) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.applied++
+	k.plan = p
 	if k.applyErr != nil {
 		return k.applyErr
 	}
@@ -37,10 +42,13 @@ func (k *fakeKernel) apply(plan) error {
 	return nil
 }
 
-func (k *fakeKernel) inspect(plan) (inspection, error) {
+func (k *fakeKernel) inspect(p plan) (inspection, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.inspected++
+	if len(k.plan.redirect) > 0 && !slices.Equal(k.plan.redirect, p.redirect) {
+		return inspection{present: true, problems: []string{"another redirect"}}, nil
+	}
 	return inspection{present: true, problems: k.problems}, nil
 }
 
@@ -168,5 +176,50 @@ func TestARepairThatFailsIsTriedAgain(t *testing.T) {
 		if k.applied != 2 || k.problems != nil {
 			t.Errorf("got %d attempts with %q left, want 2 and nothing", k.applied, k.problems)
 		}
+	})
+}
+
+func TestTheRedirectFollowsTheNodesAddress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		current, lookUpErr := []netip.Addr{netip.MustParseAddr("10.0.0.10")}, error(nil)
+		set := func(err error, addrs ...string) {
+			mu.Lock()
+			defer mu.Unlock()
+			current, lookUpErr = nil, err
+			for _, a := range addrs {
+				current = append(current, netip.MustParseAddr(a))
+			}
+		}
+		k := &fakeKernel{problems: []string{"nothing there"}}
+		stop := startRun(t, k, Config{CurrentNodeAddrs: func(context.Context) ([]netip.Addr, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			return current, lookUpErr
+		}})
+		steps := []struct {
+			name  string
+			err   error
+			addrs []string
+			want  string
+		}{
+			{"at first", nil, []string{"10.0.0.10"}, "10.0.0.10:8181"},
+			{"another", nil, []string{"10.0.0.77"}, "10.0.0.77:8181"},
+			{"not to be found out", errors.New("no"), nil, "10.0.0.77:8181"},
+			{"none", nil, nil, "10.0.0.77:8181"},
+			{"nonsense", nil, []string{"127.0.0.1"}, "10.0.0.77:8181"},
+			{"back", nil, []string{"10.0.0.10"}, "10.0.0.10:8181"},
+		}
+		for _, s := range steps {
+			set(s.err, s.addrs...)
+			time.Sleep(time.Minute + time.Second)
+			synctest.Wait()
+			k.set(func() {
+				if got := k.plan.redirect[0].to.String(); got != s.want {
+					t.Errorf("%s: got %s, want %s", s.name, got, s.want)
+				}
+			})
+		}
+		stop()
 	})
 }

@@ -33,6 +33,36 @@ func (b *rendering) nat(n *expr.NAT) {
 	b.say("dnat %s to %s", family, netip.AddrPortFrom(a, binary.BigEndian.Uint16(port.Data)))
 }
 
+// lookup prints what is looked for in a set. The set's elements are not part of the rule.
+func (b *rendering) lookup(l *expr.Lookup) {
+	op, in := "", "@"+l.SetName
+	if l.Invert {
+		op = "!= "
+	}
+	if l.IsDestRegSet {
+		in = "vmap " + in
+	}
+	if p, ok := b.loaded[l.SourceRegister].(*expr.Payload); ok && p.Base == expr.PayloadBaseNetworkHeader &&
+		(b.ip == "ip" && p.Offset == daddrOffset4 && p.Len == 4 || b.ip == "ip6" && p.Offset == daddrOffset6 && p.Len == 16) {
+		b.pending = ""
+		b.say("%s daddr %s%s", b.ip, op, in)
+		return
+	}
+	b.settle()
+	b.say("[register %d] %s%s", l.SourceRegister, op, in)
+}
+
+// marks returns the bits that are set in a mark of which the others stay.
+func marks(loaded any) (uint32, bool) {
+	m, ok := loaded.(masked)
+	if !ok || len(m.by.Mask) != 4 || len(m.by.Xor) != 4 {
+		return 0, false
+	}
+	of, ok := m.of.(*expr.Meta)
+	bits := binary.NativeEndian.Uint32(m.by.Xor)
+	return bits, ok && of.Key == expr.MetaKeyMARK && binary.NativeEndian.Uint32(m.by.Mask) == ^bits
+}
+
 // statement renders what needs no register.
 func statement(e any) string {
 	switch e := e.(type) {

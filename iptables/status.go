@@ -24,7 +24,7 @@ type Status struct {
 
 // A Rule is somebody else's rule that names a metadata address.
 type Rule struct {
-	Table    string `json:"table"` // with its family: "ip nat"
+	Table    string `json:"table"` // with its family: "ip nat"; of iptables-legacy: "legacy ip nat"
 	Chain    string `json:"chain"`
 	Position int    `json:"position"` // in the chain, from 1
 	Text     string `json:"text"`     // about as nft would print it; in [brackets] what only its own tool can read
@@ -37,17 +37,18 @@ func (r Rule) String() string {
 
 // Check reads the rules back from the kernel. The error is about reading; what is read and is not right is in the Status.
 func (r *Redirect) Check(ctx context.Context) (Status, error) {
-	s := Status{Backend: "nftables"}
+	s := Status{Backend: r.backend.name()}
 	if err := ctx.Err(); err != nil {
 		return s, fmt.Errorf("checking the redirect rules: %w", err)
 	}
-	found, err := r.backend.inspect(r.plan)
+	found, err := r.inspect()
 	if err != nil {
 		return s, fmt.Errorf("reading the redirect rules: %w", err)
 	}
+	s.Backend = r.backend.name() // known by now, if it had to be looked up
 	s.Problems, s.Redirected, s.Locked = found.problems, found.redirected, found.locked
 	s.Complete = len(found.problems) == 0
-	s.Foreign, s.Warnings, err = r.backend.survey(r.plan)
+	s.Foreign, s.Warnings, err = r.backend.survey(r.plan())
 	if err != nil {
 		return s, fmt.Errorf("reading other rules about the metadata address: %w", err)
 	}
@@ -65,14 +66,14 @@ func (r *Redirect) hostWarnings() ([]string, error) {
 	var out []string
 	warn := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 
-	for _, a := range r.plan.unanswered() {
+	for _, a := range r.plan().unanswered() {
 		warn("pods that ask %s are rejected, not answered: the node has no address of that family", a)
 	}
 	interfaces, err := net.Interfaces()
 	if err != nil {
 		return nil, fmt.Errorf("listing the node's interfaces: %w", err)
 	}
-	for _, o := range r.plan.from {
+	for _, o := range r.plan().from {
 		m := o[0] // the one that names; the others exclude
 		if !m.not && !slices.ContainsFunc(interfaces, func(i net.Interface) bool { return matchesName(m, i.Name) }) {
 			warn("no interface %s exists on the node now, so nothing that arrives is redirected or locked because of it", m)
@@ -82,7 +83,7 @@ func (r *Redirect) hostWarnings() ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing the node's addresses: %w", err)
 	}
-	for _, x := range r.plan.redirect {
+	for _, x := range r.plan().redirect {
 		if !slices.ContainsFunc(addrs, func(a net.Addr) bool {
 			p, err := netip.ParsePrefix(a.String())
 			return err == nil && p.Addr() == x.to.Addr()

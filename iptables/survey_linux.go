@@ -1,221 +1,179 @@
 package iptables
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"io/fs"
-	"net/netip"
-	"os"
+	"math"
+	"slices"
 	"strings"
 
 	"github.com/google/nftables"
-	"github.com/google/nftables/expr"
 )
 
-// survey looks at every rule that nftables holds, those of iptables-nft among them, for one that names a metadata
-// address. It sees addresses that a rule compares with, alone or by prefix; not those in sets.
-func (nft) survey(p plan) ([]Rule, []string, error) {
+// A standpoint is where our redirect is consulted, for telling who is before it.
+type standpoint struct {
+	priority nftables.ChainPriority
+	kind     string // of iptables; "" if the redirect is in a table of our own
+}
+
+// A place is a chain, or with chain empty a table.
+type place struct{ table, chain string } // table with its family: "ip nat", "legacy ip nat"
+
+// An entrance is a chain from which packets come to know other rules before they come to our redirect: by its first until
+// rules.
+type entrance struct {
+	place
+	until int
+}
+
+// A seenRule is a rule of anybody's, in no rule set's terms.
+type seenRule struct {
+	place
+	position int
+	jumps    []string // to chains of the same table
+	about    bool     // it names a metadata address as destination
+	diverts  bool     // it can keep a packet from our redirect
+	text     string
+}
+
+// survey looks at every rule that the kernel holds for one that names a metadata address: those of nftables and of
+// iptables-nft, which are together, and those of iptables-legacy. It sees addresses that a rule compares with, alone or
+// by prefix, and those in sets of nftables; not those in sets of ipset.
+func (s standpoint) survey(p plan) (foreign []Rule, warnings []string, err error) {
 	var (
-		foreign  []Rule
-		warnings []string
+		rules     []seenRule
+		entrances []entrance
 	)
-	err := steadily(func() (err error) {
-		foreign, warnings, err = survey(p)
+	if err := steadily(func() (err error) {
+		rules, entrances, warnings, err = s.surveyNft(p)
 		return err
-	})
+	}); err != nil {
+		if s.kind != kindLegacy {
+			return nil, nil, explain(err)
+		} // else a kernel without nf_tables has no rules there either
+		rules, entrances, warnings = nil, nil, nil
+	}
+	legacy, legacyEntrances, err := s.surveyLegacy(p)
 	if err != nil {
-		return nil, nil, explain(err)
+		warnings = append(warnings, fmt.Sprintf("whether iptables-legacy has rules about the metadata address is not known: %v", err))
 	}
-	// iptables-legacy keeps its tables apart. Which ones exist is to be read here, but not what is in them.
-	legacy, err := os.ReadFile("/proc/thread-self/net/ip_tables_names")
-	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
-		return nil, nil, fmt.Errorf("looking for iptables-legacy: %w", err)
-	}
-	if names := strings.Fields(string(legacy)); len(names) > 0 {
-		warnings = append(warnings, fmt.Sprintf("iptables-legacy has tables too (%s), which are not looked into: see iptables-legacy-save", strings.Join(names, ", ")))
-	}
-	return foreign, warnings, nil
-}
+	rules, entrances = append(rules, legacy...), append(entrances, legacyEntrances...)
 
-type chainID struct {
-	family nftables.TableFamily
-	table  string
-	chain  string
-}
-
-func (c chainID) ours() bool {
-	return c.family == nftables.TableFamilyINet && c.table == tableName && (c.chain == redirectChain || c.chain == lockChain)
-}
-
-func survey(p plan) ([]Rule, []string, error) {
-	c, err := nftables.New(nftables.WithSockOptions(withDeadline))
-	if err != nil {
-		return nil, nil, err
-	}
-	chains, err := c.ListChains()
-	if err != nil {
-		return nil, nil, fmt.Errorf("listing chains: %w", err)
-	}
-	rules, err := dumpRules(nftables.TableFamilyUnspecified, "")
-	if err != nil {
-		return nil, nil, err
-	}
-
-	jumps := map[chainID][]chainID{}
+	ahead := reached(rules, entrances)
+	left := map[string]bool{} // tables
 	for _, r := range rules {
-		for _, e := range r.exprs {
-			if v, ok := e.(*expr.Verdict); ok && v.Chain != "" {
-				jumps[r.id()] = append(jumps[r.id()], chainID{r.family, r.table, v.Chain})
-			}
-		}
-	}
-	ahead := map[chainID]bool{}
-	var warnings []string
-	for _, chain := range chains {
-		id := chainID{chain.Table.Family, chain.Table.Name, chain.Name}
-		if id.ours() || !consultedFirst(chain) {
+		if strings.HasPrefix(r.chain, xtOurs) && r.table != "inet "+tableName {
+			left[r.table] = left[r.table] || !s.holds(r.table)
 			continue
 		}
-		if chain.Type == nftables.ChainTypeNAT {
-			warnings = append(warnings, fmt.Sprintf("the nat chain %s %s %s is consulted before ours", familyName(id.family), id.table, id.chain))
-		}
-		reach(id, jumps, ahead)
-	}
-
-	var foreign []Rule
-	position := map[chainID]int{}
-	for _, r := range rules {
-		id := r.id()
-		position[id]++
-		if id.ours() || !namesAny(r, p.lock) {
+		if !r.about || r.ours() {
 			continue
 		}
 		foreign = append(foreign, Rule{
-			Table:    familyName(r.family) + " " + r.table,
+			Table:    r.table,
 			Chain:    r.chain,
-			Position: position[id],
-			Text:     r.text(),
-			Ahead:    ahead[id] && diverts(r),
+			Position: r.position,
+			Text:     r.text,
+			Ahead:    r.position <= ahead[r.place] && r.diverts,
 		})
+	}
+	for _, r := range rules { // in the order of the tables
+		if left[r.table] {
+			warnings = append(warnings, fmt.Sprintf("rules of pod2role by another back end are left in the table %s", r.table))
+			left[r.table] = false
+		}
 	}
 	return foreign, warnings, nil
 }
 
-func (r heldRule) id() chainID { return chainID{r.family, r.table, r.chain} }
-
-// consultedFirst reports whether packets meet the base chain before they meet our redirect. At equal priority the chain
-// that came later is consulted first. Other kinds of chains come before all NAT up to priority dstnat.
-func consultedFirst(c *nftables.Chain) bool {
-	if c.Hooknum == nil || c.Priority == nil {
-		return false
-	}
-	switch c.Table.Family { //nolint:exhaustive // ARP is not for IP packets
-	case nftables.TableFamilyNetdev:
-		return *c.Hooknum == *nftables.ChainHookIngress
-	case nftables.TableFamilyIPv4, nftables.TableFamilyIPv6, nftables.TableFamilyINet, nftables.TableFamilyBridge:
-		if *c.Hooknum != *nftables.ChainHookPrerouting {
-			return false
-		}
-	default:
-		return false
-	}
-	if c.Type == nftables.ChainTypeNAT {
-		return *c.Priority <= redirectPriority
-	}
-	return *c.Priority <= dstnat
+// holds reports whether our back end puts rules into the table.
+func (s standpoint) holds(table string) bool {
+	return s.kind != "" && strings.HasPrefix(table, "legacy ") == (s.kind == kindLegacy)
 }
 
-// reach marks a chain and all those that it jumps to.
-func reach(id chainID, jumps map[chainID][]chainID, seen map[chainID]bool) {
-	if seen[id] {
-		return
-	}
-	seen[id] = true
-	for _, to := range jumps[id] {
-		reach(to, jumps, seen)
-	}
+// ours reports whether the rule is one of ours: in a chain of ours, or a jump to one.
+func (r seenRule) ours() bool {
+	return r.ownTable() ||
+		slices.ContainsFunc(r.jumps, func(to string) bool { return strings.HasPrefix(to, xtOurs) })
 }
 
-// diverts reports whether the rule can keep a packet from our redirect: anything but counting, and but an accept, which
-// ends only the chain that it is in.
-func diverts(r heldRule) bool {
-	for _, e := range r.exprs {
-		switch e := e.(type) {
-		case *expr.Meta, *expr.Payload, *expr.Bitwise, *expr.Cmp, *expr.Counter, *expr.Immediate, *expr.Match:
-		case *expr.Verdict:
-			if e.Kind == expr.VerdictDrop || e.Chain != "" {
-				return true
-			}
-		default:
-			return true
+// ownTable reports whether it is a chain of the table of our own.
+func (p place) ownTable() bool {
+	return p.table == "inet "+tableName && slices.Contains([]string{redirectChain, lockChain, requestsChain, answersChain}, p.chain)
+}
+
+// reached returns, for each chain, how many of its first rules packets may meet before our redirect.
+func reached(rules []seenRule, entrances []entrance) map[place]int {
+	jumps := map[place][]seenRule{}
+	for _, r := range rules {
+		if len(r.jumps) > 0 {
+			jumps[r.place] = append(jumps[r.place], r)
 		}
 	}
-	return false
-}
-
-func namesAny(r heldRule, addrs []netip.Addr) bool {
-	for _, a := range addrs {
-		if names(r, a) {
-			return true
+	until := map[place]int{}
+	for pending := slices.Clone(entrances); len(pending) > 0; {
+		e := pending[0]
+		pending = pending[1:]
+		if e.until <= until[e.place] {
+			continue
 		}
-	}
-	return false
-}
-
-// names reports whether the rule compares the destination with the address, or with a prefix that the address is in.
-func names(r heldRule, a netip.Addr) bool {
-	offset := uint32(daddrOffset4)
-	if a.Is6() {
-		offset = daddrOffset6
-	}
-	if r.family == nftables.TableFamilyIPv4 && a.Is6() || r.family == nftables.TableFamilyIPv6 && a.Is4() {
-		return false
-	}
-	loaded := map[uint32][]byte{} // :: register -> what the address would put there
-	for _, e := range r.exprs {
-		switch e := e.(type) {
-		case *expr.Payload:
-			delete(loaded, e.DestRegister)
-			if e.Base == expr.PayloadBaseNetworkHeader && e.Offset == offset && int(e.Len) <= a.BitLen()/8 {
-				loaded[e.DestRegister] = a.AsSlice()[:e.Len]
-			}
-		case *expr.Bitwise:
-			value, ok := loaded[e.SourceRegister]
-			delete(loaded, e.DestRegister)
-			if ok && len(e.Mask) == len(value) && len(e.Xor) == len(value) {
-				result := make([]byte, len(value))
-				for i := range value {
-					result[i] = value[i]&e.Mask[i] ^ e.Xor[i]
+		until[e.place] = e.until
+		for _, r := range jumps[e.place] {
+			for _, to := range r.jumps {
+				if r.position <= e.until {
+					pending = append(pending, entrance{place{r.table, to}, math.MaxInt})
 				}
-				loaded[e.DestRegister] = result
-			}
-		case *expr.Meta:
-			delete(loaded, e.Register)
-		case *expr.Cmp:
-			if value, ok := loaded[e.Register]; ok && bytes.Equal(value, e.Data) {
-				return true
 			}
 		}
 	}
-	return false
+	return until
 }
 
-func familyName(f nftables.TableFamily) string {
-	switch f {
-	case nftables.TableFamilyIPv4:
-		return "ip"
-	case nftables.TableFamilyIPv6:
-		return "ip6"
-	case nftables.TableFamilyINet:
-		return "inet"
-	case nftables.TableFamilyARP:
-		return "arp"
-	case nftables.TableFamilyBridge:
-		return "bridge"
-	case nftables.TableFamilyNetdev:
-		return "netdev"
-	case nftables.TableFamilyUnspecified:
+// beforeOurs returns how many rules of the chain are before the first jump to our redirect.
+func beforeOurs(rules []seenRule, chain place) int {
+	n := math.MaxInt
+	for _, r := range rules {
+		if r.place == chain && slices.Contains(r.jumps, xtRedirectChain) {
+			n = min(n, r.position-1)
+		}
 	}
-	return fmt.Sprintf("family %d", f)
+	return n
+}
+
+// surveyLegacy looks at iptables-legacy. Its raw and mangle come before all NAT. Its nat and that of iptables-nft have the
+// same priority, and which was there first is not to be seen; so to each the other counts as before it.
+func (s standpoint) surveyLegacy(p plan) (rules []seenRule, entrances []entrance, err error) {
+	for _, ipv6 := range []bool{false, true} {
+		tables, err := legacyTables(ipv6)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, t := range tables {
+			label := map[bool]string{false: "legacy ip ", true: "legacy ip6 "}[ipv6] + t.name
+			for _, r := range t.rules {
+				rule := seenRule{place: place{label, r.chain}, position: r.position, diverts: !passes(r.target), text: r.text}
+				if r.jump != "" {
+					rule.jumps, rule.text = []string{r.jump}, strings.Replace(r.text, "[jump]", "-j "+r.jump, 1)
+				}
+				for _, a := range p.lock {
+					rule.about = rule.about || a.Is6() == ipv6 && r.names(a)
+				}
+				rules = append(rules, rule)
+			}
+			e := entrance{place{label, "PREROUTING"}, math.MaxInt}
+			switch {
+			case t.name == "raw", t.name == "mangle", t.name == "nat" && s.kind == kindNft:
+			case t.name == "nat" && s.kind == kindLegacy:
+				e.until = beforeOurs(rules, e.place)
+			default:
+				continue
+			}
+			entrances = append(entrances, e)
+		}
+	}
+	return rules, entrances, nil
+}
+
+// passes reports whether a packet goes on to other tables after a target of this name.
+func passes(target string) bool {
+	return slices.Contains([]string{"ACCEPT", "RETURN", "LOG", "NFLOG", "MARK", "CONNMARK"}, target)
 }

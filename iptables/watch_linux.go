@@ -8,36 +8,45 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nftWatcher listens to the kernel's notifications about nftables.
-type nftWatcher struct {
-	conn    *netlink.Conn
-	changed chan struct{}
-	done    chan struct{}
+// netlinkWatcher listens to the kernel's notifications.
+type netlinkWatcher struct {
+	conn     *netlink.Conn
+	concerns func(netlink.Message) bool
+	changed  chan struct{}
+	done     chan struct{}
 }
 
-func (nft) watch() (watcher, error) {
-	c, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+func (nft) watch() (watcher, error) { return watchNft(concernsUs) }
+
+func watchNft(concerns func(netlink.Message) bool) (watcher, error) {
+	return watchNetlink(unix.NETLINK_NETFILTER, []uint32{unix.NFNLGRP_NFTABLES}, concerns)
+}
+
+func watchNetlink(protocol int, groups []uint32, concerns func(netlink.Message) bool) (watcher, error) {
+	c, err := netlink.Dial(protocol, nil)
 	if err != nil {
 		return nil, explain(err)
 	}
-	if err := c.JoinGroup(unix.NFNLGRP_NFTABLES); err != nil {
-		_ = c.Close()
-		return nil, explain(err)
+	for _, group := range groups {
+		if err := c.JoinGroup(group); err != nil {
+			_ = c.Close()
+			return nil, explain(err)
+		}
 	}
-	w := &nftWatcher{conn: c, changed: make(chan struct{}, 1), done: make(chan struct{})}
+	w := &netlinkWatcher{conn: c, concerns: concerns, changed: make(chan struct{}, 1), done: make(chan struct{})}
 	go w.listen()
 	return w, nil
 }
 
-func (w *nftWatcher) changes() <-chan struct{} { return w.changed }
+func (w *netlinkWatcher) changes() <-chan struct{} { return w.changed }
 
-func (w *nftWatcher) close() {
+func (w *netlinkWatcher) close() {
 	_ = w.conn.Close()
 	<-w.done
 }
 
 // listen closes changed when the socket fails. Overflow is no failure, but a change that was not told.
-func (w *nftWatcher) listen() {
+func (w *netlinkWatcher) listen() {
 	defer close(w.done)
 	defer close(w.changed)
 	for {
@@ -45,11 +54,11 @@ func (w *nftWatcher) listen() {
 		if err != nil && !errors.Is(err, unix.ENOBUFS) {
 			return
 		}
-		concerns := err != nil
+		news := err != nil
 		for _, m := range messages {
-			concerns = concerns || concernsUs(m)
+			news = news || w.concerns(m)
 		}
-		if concerns {
+		if news {
 			select {
 			case w.changed <- struct{}{}:
 			default: // one that is not looked at yet says the same

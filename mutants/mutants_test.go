@@ -34,6 +34,17 @@ func TestTheOwnRole(t *testing.T) {
 	}
 }
 
+func TestElsewhere(t *testing.T) {
+	done := make(chan bool)
+	go func() {
+		if Allowed("a", "b") {
+			panic("b was allowed to a")
+		}
+		close(done)
+	}()
+	<-done
+}
+
 func TestNeedsRoot(t *testing.T) { t.Skip("needs root") }
 
 func TestBroken(t *testing.T) { t.Error("always") }
@@ -73,6 +84,7 @@ func TestWhatBecomesOfAPatch(t *testing.T) {
 	write(t, filepath.Join(root, "mutants"), map[string]string{
 		"dies.patch":     mutant("# breaks: every role is allowed\n# dies: ./guard TestOnlyTheOwnRole", `own == asked || true`),
 		"both.patch":     mutant("# breaks: the comparison is turned round\n# dies: ./guard TestOnlyTheOwnRole\n# dies: ./guard TestTheOwnRole", `own != asked`),
+		"crash.patch":    mutant("# breaks: every role is allowed\n# dies: ./guard TestElsewhere", `true`),
 		"lives.patch":    mutant("# breaks: nothing\n# dies: ./guard TestOnlyTheOwnRole", `asked == own`),
 		"half.patch":     mutant("# breaks: every role is allowed\n# dies: ./guard TestOnlyTheOwnRole\n# dies: ./guard TestTheOwnRole", `own == asked || true`),
 		"syntax.patch":   mutant("# breaks: the build\n# dies: ./guard TestOnlyTheOwnRole", `own ==`),
@@ -83,7 +95,7 @@ func TestWhatBecomesOfAPatch(t *testing.T) {
 		"nowhere.patch":  mutant("# breaks: every role is allowed\n# dies: ./gard TestOnlyTheOwnRole", `true`),
 	})
 	want := map[string]string{
-		"dies": "killed", "both": "killed", "lives": "SURVIVED", "half": "SURVIVED", "syntax": "BROKEN", "moved": "BROKEN",
+		"dies": "killed", "both": "killed", "crash": "killed", "lives": "SURVIVED", "half": "SURVIVED", "syntax": "BROKEN", "moved": "BROKEN",
 		"untested": "BROKEN", "skipped": "not judged", "red": "BROKEN", "nowhere": "BROKEN",
 	}
 	var out, errs bytes.Buffer
@@ -95,7 +107,7 @@ func TestWhatBecomesOfAPatch(t *testing.T) {
 			t.Errorf("%s is not said to be %s", name, outcome)
 		}
 	}
-	if want := "FAIL\t10 mutants: 2 killed, 2 survived, 5 broken, 1 not judged in "; !strings.Contains(out.String(), want) {
+	if want := "FAIL\t11 mutants: 3 killed, 2 survived, 5 broken, 1 not judged in "; !strings.Contains(out.String(), want) {
 		t.Errorf("the summary is not %q", want)
 	}
 	if t.Failed() {

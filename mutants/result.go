@@ -47,6 +47,8 @@ func read(events []byte) result {
 		}
 		output.WriteString(e.Output)
 		switch e.Action {
+		case "run":
+			r.add(e.Test, "fail") // unless it ends otherwise: a panic elsewhere in the process ends it without a word
 		case "pass", "fail", "skip":
 			r.aborted = r.aborted || e.FailedBuild != ""
 			overlooked := e.Action == "skip" && strings.HasPrefix(e.Test, "Fuzz") && strings.Contains(e.Test, "/")

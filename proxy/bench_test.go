@@ -26,7 +26,8 @@ func BenchmarkWarmRole(b *testing.B) {
 	p, err := New(Config{
 		Decide:      func(context.Context, netip.Addr, int) *mappings.Decision { return decision },
 		Credentials: func(context.Context, credentials.Key) (*credentials.Session, error) { return session, nil },
-		MetadataURL: "http://127.0.0.1:1", TokenKey: testKey(),
+		MetadataURL: "http://127.0.0.1:1", TokenKey: testKey(), CatchUp: func() {},
+		Moved: func(netip.Addr, time.Time) bool { return false },
 	})
 	if err != nil {
 		b.Fatal(err)

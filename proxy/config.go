@@ -46,6 +46,12 @@ type Config struct {
 	// Redirected reports whether a connection was meant for the metadata service and redirected to here. Others, and
 	// those of which it cannot be told, are refused. nil: all are served.
 	Redirected func(net.Conn) (bool, error)
+	// CatchUp brings what Decide and Moved know of the network up to date. It is called once for each connection, before
+	// its first request is decided. nil: nothing is done.
+	CatchUp func()
+	// Moved reports whether an address changed its interface since a connection from it was accepted, so that whose the
+	// connection is cannot be told. Such connections are ended. It is called for every request. nil: none does.
+	Moved func(addr netip.Addr, accepted time.Time) bool
 	// Ingress returns the index of the interface on which a connection comes in; nil: not known.
 	Ingress func(net.Conn) int
 

@@ -412,3 +412,82 @@ func waitFor(t *testing.T, done func() bool) {
 		}
 	}
 }
+
+// The network is asked once for each connection, and memory for each request.
+func TestAConnectionCatchesUpOnceBeforeItsFirstDecision(t *testing.T) {
+	rec := newRecorder(t, nil)
+	var caughtUp, decided, asked atomic.Int32
+	cfg := testConfig(rec.URL)
+	cfg.CatchUp = func() { caughtUp.Add(1) }
+	cfg.Moved = func(addr netip.Addr, accepted time.Time) bool {
+		asked.Add(1)
+		if age := time.Since(accepted); addr.String() != readerAddr || age < 0 || age > time.Minute {
+			t.Errorf("asked for %s, accepted %s ago", addr, age)
+		}
+		return false
+	}
+	decide := cfg.Decide
+	cfg.Decide = func(ctx context.Context, addr netip.Addr, ifindex int) *mappings.Decision {
+		decided.Add(1)
+		if caughtUp.Load() != 1 {
+			t.Errorf("decided after having caught up %d times, want once", caughtUp.Load())
+		}
+		return decide(ctx, addr, ifindex)
+	}
+	_, addr := start(t, cfg)
+	c := dial(t, readerAddr, addr)
+	c.send(request("GET", "/latest/user-data"))
+	c.receive("GET")
+	if n := caughtUp.Load(); n != 0 {
+		t.Errorf("caught up %d times for a request that needs no identity", n)
+	}
+	c.send(request("PUT", "/latest/api/token", tokenTTLHeader+": 60"))
+	c.receive("PUT")
+	for _, path := range []string{rolePath, rolePath + "reader", zonePath} {
+		c.send(request("GET", path))
+		if got := c.receive("GET"); got.status != http.StatusOK {
+			t.Errorf("%s: status %d", path, got.status)
+		}
+	}
+	if caughtUp.Load() != 1 || decided.Load() != 4 || asked.Load() != 5 {
+		t.Errorf("caught up %d times, decided %d times, asked %d times for moves; want 1, 4 and 5", caughtUp.Load(), decided.Load(), asked.Load())
+	}
+}
+
+func TestAConnectionWhoseAddressHasMovedIsEndedWithoutAnAnswer(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		path string
+		at   int32 // at the how manieth question it has moved
+	}{
+		{"before the list", rolePath, 1},
+		{"before the role", rolePath + "reader", 1},
+		{"while the role's session was fetched", rolePath + "reader", 2},
+		{"before a document", zonePath, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			rec := newRecorder(t, nil)
+			var asked atomic.Int32
+			cfg := testConfig(rec.URL)
+			cfg.Moved = func(netip.Addr, time.Time) bool { return asked.Add(1) >= tt.at }
+			_, addr := start(t, cfg)
+			c := dial(t, readerAddr, addr)
+			c.send(request("GET", tt.path))
+			got := c.receive("GET")
+			if got.status != http.StatusServiceUnavailable || !got.close {
+				t.Errorf("status %d, close %v; want %d, and closed", got.status, got.close, http.StatusServiceUnavailable)
+			}
+			if strings.Contains(got.body, "reader") {
+				t.Errorf("got %q", got.body)
+			}
+		})
+	}
+	t.Run("before a token", func(t *testing.T) {
+		cfg := testConfig(newRecorder(t, nil).URL)
+		cfg.Moved = func(netip.Addr, time.Time) bool { return true }
+		_, addr := start(t, cfg)
+		if got := ask(t, readerAddr, addr, "PUT", "/latest/api/token", tokenTTLHeader+": 60"); got.status != http.StatusServiceUnavailable || !got.close {
+			t.Errorf("status %d, close %v; want %d, and closed", got.status, got.close, http.StatusServiceUnavailable)
+		}
+	})
+}

@@ -104,7 +104,9 @@ func (p *Proxy) decide(x *exchange) bool {
 		x.fail(http.StatusForbidden, outcomeForwarded)
 		return false
 	}
-	x.decision = p.ask(x)
+	if !p.ask(x) {
+		return false
+	}
 	if x.decision.Pod == nil || x.decision.Verdict == mappings.NotAPod {
 		// Without a pod there is nothing to serve, whatever the verdict says.
 		x.refuse(refuseVerdict(x.decision.Verdict))
@@ -117,12 +119,27 @@ func (p *Proxy) decide(x *exchange) bool {
 	return true
 }
 
-// ask never returns nil.
-func (p *Proxy) ask(x *exchange) *mappings.Decision {
-	if d := p.cfg.Decide(&x.hold, x.conn.addr, x.conn.ifindex); d != nil {
-		return d
+// ask finds out who is asking. If it returns false, the request has been answered; else there is a decision.
+func (p *Proxy) ask(x *exchange) bool {
+	if !x.conn.caughtUp && p.cfg.CatchUp != nil {
+		p.cfg.CatchUp()
 	}
-	return &mappings.Decision{}
+	x.conn.caughtUp = true
+	x.decision = p.cfg.Decide(&x.hold, x.conn.addr, x.conn.ifindex)
+	if x.decision == nil {
+		x.decision = &mappings.Decision{}
+	}
+	return !p.moved(x)
+}
+
+// moved ends a connection whose address is not where it was. It is asked after everything that waits.
+func (p *Proxy) moved(x *exchange) bool {
+	if p.cfg.Moved == nil || !p.cfg.Moved(x.conn.addr, x.conn.accepted) {
+		return false
+	}
+	x.w.Header().Set("Connection", "close")
+	x.failAgain(outcomeMoved)
+	return true
 }
 
 // forwarded reports whether a request has passed a proxy. EC2 refuses such requests for a token, and with one: a

@@ -31,10 +31,12 @@ const (
 // conn is a connection from a client, with all that is known of it.
 type conn struct {
 	net.Conn
-	addr    netip.Addr // the peer's, by TCP: nothing that a request says changes who is asking
-	ifindex int        // the interface it came in on; 0: not known
-	direct  bool       // it was not redirected and is refused
-	source  *source
+	addr     netip.Addr // the peer's, by TCP: nothing that a request says changes who is asking
+	ifindex  int        // the interface it came in on; 0: not known
+	direct   bool       // it was not redirected and is refused
+	accepted time.Time
+	caughtUp bool // Config.CatchUp was called
+	source   *source
 
 	exchange *exchange // the request that is being answered
 
@@ -89,7 +91,7 @@ func (l listener) Accept() (net.Conn, error) {
 			l.proxy.turnAway(raw)
 			continue
 		}
-		return &conn{Conn: raw, addr: addr, source: src, disconnect: func() { l.proxy.sources.disconnect(src) }}, nil
+		return &conn{Conn: raw, addr: addr, accepted: time.Now(), source: src, disconnect: func() { l.proxy.sources.disconnect(src) }}, nil
 	}
 }
 

@@ -22,6 +22,7 @@ const (
 	outcomeMethod    outcome = "method"          // the path does not have the method
 	outcomeDenied    outcome = "denied"          // the path names a secret, or is closed by the mode
 	outcomeDirect    outcome = "direct"          // the connection was not redirected
+	outcomeMoved     outcome = "moved"           // its address went to another interface while it was connected
 	outcomeOverLimit outcome = "over-limit"      // the source has too many requests underway
 	outcomeForwarded outcome = "forwarded"       // a proxy stands between the client and us
 	outcomeToken     outcome = "token"           // a token is missing, or not valid

@@ -83,6 +83,9 @@ func (p *Proxy) session(x *exchange) *credentials.Session {
 		x.failAgain(outcomeExpired)
 		return nil
 	}
+	if p.moved(x) {
+		return nil
+	}
 	return s
 }
 

@@ -20,7 +20,9 @@ func (p *Proxy) token(x *exchange) {
 		return
 	}
 	x.hold.deadline = x.start.Add(min(tokenHold, p.cfg.Hold))
-	x.decision = p.ask(x)
+	if !p.ask(x) {
+		return
+	}
 	uid, ok := bearer(x.decision)
 	if !ok {
 		x.refuse(refuseVerdict(x.decision.Verdict))

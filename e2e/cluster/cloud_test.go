@@ -5,6 +5,7 @@ package cluster_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net"
 	"net/netip"
 	"strings"
@@ -36,7 +37,11 @@ func newCloud(t *testing.T) *cloud {
 	ns := testnet.Open(t, "tb-cloud")
 	serve(t, ns.Listen(t, "tcp", "169.254.169.254:80"), c.imds.Serve)
 	serve(t, ns.Listen(t, "tcp", stsAddr), c.sts.Serve)
-	t.Cleanup(func() { c.checkGuarded(t) })
+	t.Cleanup(func() {
+		for _, trespass := range c.trespasses() {
+			t.Error(trespass)
+		}
+	})
 	return c
 }
 
@@ -53,21 +58,22 @@ func serve(t *testing.T, l net.Listener, run func(context.Context, net.Listener)
 	})
 }
 
-// checkGuarded checks that the metadata service has seen no pod, and that nobody but the daemon, for itself, asked for
-// a secret.
-func (c *cloud) checkGuarded(t *testing.T) {
-	t.Helper()
+// trespasses says which requests of pods the metadata service has seen, and for which secrets the daemon asked it other
+// than for itself.
+func (c *cloud) trespasses() []string {
+	var found []string
 	pods := netip.MustParsePrefix("10.251.0.0/24")
 	for _, hit := range c.imds.Hits() {
 		if from := netip.MustParseAddrPort(hit.RemoteAddr).Addr().Unmap(); pods.Contains(from) {
-			t.Errorf("a pod got through to the metadata service: %s asked for %s", from, hit.Target)
+			found = append(found, fmt.Sprintf("the pod at %s got through to the metadata service with %s %s", from, hit.Method, hit.Target))
 		}
 	}
 	for _, hit := range c.imds.SecretHits() {
 		if !strings.HasPrefix(hit.Header.Get("User-Agent"), "aws-sdk-go-v2/") {
-			t.Errorf("the daemon asked the metadata service for a secret on behalf of a pod: %s", hit.Target)
+			found = append(found, fmt.Sprintf("%s asked the metadata service for a secret: %s %s", hit.RemoteAddr, hit.Method, hit.Target))
 		}
 	}
+	return found
 }
 
 // assumed returns how many calls of AssumeRole there were.

@@ -84,8 +84,21 @@ func (n *node) reach(t *testing.T, namespace string, count int, phases ...corev1
 	return there
 }
 
-// attempts reads what the client in a pod prints: up to now, or, followed, until ctx ends or each says to stop.
-func (n *node) attempts(ctx context.Context, p *corev1.Pod, follow bool, each func(cluster.Attempt)) error {
+// attempts returns what the client in a pod has printed up to now.
+func (n *node) attempts(t *testing.T, p *corev1.Pod) []cluster.Attempt {
+	t.Helper()
+	var all []cluster.Attempt
+	if err := n.log(t.Context(), p, false, func(a cluster.Attempt) { all = append(all, a) }); err != nil {
+		t.Fatal(err)
+	}
+	if len(all) == 0 {
+		t.Fatalf("the client in the pod %s made no attempt", p.Name)
+	}
+	return all
+}
+
+// log reads what the client in a pod prints: up to now, or, followed, until ctx ends.
+func (n *node) log(ctx context.Context, p *corev1.Pod, follow bool, each func(cluster.Attempt)) error {
 	stream, err := n.api.CoreV1().Pods(p.Namespace).GetLogs(p.Name, &corev1.PodLogOptions{Follow: follow}).Stream(ctx)
 	if err != nil {
 		return fmt.Errorf("reading the log of the pod %s: %w", p.Name, err)

@@ -55,7 +55,7 @@ func read(events io.Reader, out io.Writer) (*result, error) {
 			}
 		case "pass", "fail", "skip":
 			if e.Test == "" {
-				flush(output, e, out)
+				r.flush(output, e, out)
 				continue
 			}
 			text := output[key]
@@ -77,12 +77,13 @@ func read(events io.Reader, out io.Writer) (*result, error) {
 	return r, lines.Err()
 }
 
-// flush prints what tests said that never ended, because their process did.
-func flush(output map[string][]string, e event, out io.Writer) {
+// flush prints what tests said that never ended, because their process did. They have failed.
+func (r *result) flush(output map[string][]string, e event, out io.Writer) {
 	for _, key := range slices.Sorted(maps.Keys(output)) {
 		if strings.HasPrefix(key, e.Package+" ") {
 			if e.Action == "fail" {
 				fmt.Fprint(out, strings.Join(output[key], ""))
+				r.failures = append(r.failures, key)
 			}
 			delete(output, key)
 		}

@@ -25,23 +25,25 @@ const (
 
 func main() { os.Exit(run(time.Now())) }
 
-// run asks once and returns 1 if that brought no credentials; with -every it asks until the pod ends.
+// run asks until it has credentials, or, if that is told, without end. It returns 1 if there are none at the end.
 func run(start time.Time) int {
-	every := flag.Duration("every", 0, "begin an attempt as often as this, until the pod ends; 0: once")
+	attempts := flag.Int("attempts", 1, "how often to ask at most; 0: without end, also when there are credentials")
+	every := flag.Duration("every", time.Second, "how often an attempt begins, if there is more than one")
 	flag.Parse()
-	if *every == 0 {
+	again := time.Tick(*every)
+	for n := 1; ; n++ {
 		a := attempt(start)
 		report(a)
-		if a.Error != "" {
+		switch {
+		case *attempts == 0:
+		case a.Error == "":
+			return 0
+		case n == *attempts:
 			return 1
 		}
-		return 0
+		<-again
+		start = time.Now()
 	}
-	report(attempt(start))
-	for range time.Tick(*every) {
-		report(attempt(time.Now()))
-	}
-	return 0
 }
 
 func report(a cluster.Attempt) {
