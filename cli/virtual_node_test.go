@@ -18,9 +18,10 @@ import (
 // plays everything that a daemon's joined logic sees of the world, and knows the truth that every answer is held to.
 type virtualNode struct {
 	kind
-	t      *testing.T
-	daemon *daemon
-	sts    *virtualSTS
+	t       *testing.T
+	started time.Time
+	daemon  *daemon
+	sts     *virtualSTS
 
 	telling   [2]sync.Mutex // of pods, of namespaces: held from before the view changes until the daemon has been told
 	mu        sync.Mutex
@@ -81,7 +82,7 @@ type permissions struct {
 func newVirtualNode(t *testing.T, k kind, addrs int, cfg credentials.Config) *virtualNode {
 	t.Helper()
 	n := &virtualNode{
-		kind: k, t: t, lives: map[string]*life{}, permitted: map[string]*history[permission]{}, decided: map[string]decided{},
+		kind: k, t: t, started: time.Now(), lives: map[string]*life{}, permitted: map[string]*history[permission]{}, decided: map[string]decided{},
 		has: map[netip.Addr]*life{}, records: map[netip.Addr]identity.Record{}, taken: map[netip.Addr]taking{}, ends: map[netip.Addr]time.Time{},
 		api: map[string]object{}, view: map[string]object{}, apiNS: map[string]permissions{}, viewNS: map[string]permissions{},
 		gone: map[string]time.Time{}, backAt: time.Now(),

@@ -170,7 +170,7 @@ func (s *virtualSTS) judge(key credentials.Key, now time.Time) {
 		steady = steady || !r.asked.IsZero() && n.mayByView(l, key, r.asked)
 	}
 	wrong := func(format string, args ...any) {
-		n.t.Errorf("after %v: STS was called for %v, %s", time.Since(n.backAt), key, fmt.Sprintf(format, args...))
+		n.t.Errorf("after %v: STS was called for %v, %s", time.Since(n.started), key, fmt.Sprintf(format, args...))
 	}
 	switch {
 	case !allowed:
