@@ -124,7 +124,7 @@ func TestWithoutAnAPIServerTheDaemonIsNotReadyAndGivesNothing(t *testing.T) {
 			t.Errorf("an unknown address got %s during the outage", got.outcome())
 		}
 		w.api.SetOutage(kubeapi.Up)
-	}, "--hold=50ms")
+	}, "--hold=1s")
 }
 
 func TestTheViewsSayWhyAndHoldNoSecret(t *testing.T) {

@@ -135,6 +135,30 @@ func TestATokenIsGoodForItsPodOnly(t *testing.T) {
 	}
 }
 
+// TestATokenCountsOnlyByItself: with a second one, some proxy or other has had a hand in the request. What Connection
+// lists is no business of ours, who pass nothing on.
+func TestATokenCountsOnlyByItself(t *testing.T) {
+	cfg := testConfig("http://127.0.0.1:1")
+	cfg.TokenMode = TokensRequired
+	_, addr := start(t, cfg)
+	line := tokenHeader + ": " + fetchToken(t, readerAddr, addr)
+	for _, tt := range []struct {
+		lines []string
+		want  int
+	}{
+		{[]string{line}, http.StatusOK},
+		{[]string{line, line}, http.StatusUnauthorized},
+		{[]string{line, tokenHeader + ":"}, http.StatusUnauthorized},
+		{[]string{line, "Connection: " + tokenHeader}, http.StatusOK},
+		{[]string{line, "X-Forwarded-For: 10.0.0.1", "Connection: X-Forwarded-For"}, http.StatusForbidden},
+		{[]string{line, "Forwarded: for=10.0.0.1"}, http.StatusForbidden},
+	} {
+		if got := ask(t, readerAddr, addr, "GET", listPath, tt.lines...); got.status != tt.want {
+			t.Errorf("%q: status %d, want %d", tt.lines[1:], got.status, tt.want)
+		}
+	}
+}
+
 func TestTokensAreBoundAndExpire(t *testing.T) {
 	tokens := newTokens(testKey())
 	a, b := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
