@@ -32,7 +32,7 @@ not_run   = { mkdir -p .cache; echo "NOT RUN: $(1)" | tee -a $(NOT_RUN); }
 netns = $$(go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | grep pod2role/e2e/testnet | cut -d ' ' -f 1)
 other = $$(go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | grep -v pod2role/e2e/testnet | cut -d ' ' -f 1)
 
-.PHONY: menu setup build test test-cluster go-test unit netns clients lint vuln docs docs-check tidy fuzz mutants demo bench chart image clean
+.PHONY: menu setup build test test-cluster go-test unit netns clients lint vuln docs docs-check tidy tidy-check fuzz mutants mutants-check demo bench chart image clean
 
 menu: ## this menu
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,12 +43,12 @@ demo: ## the real daemon against AWS and a cluster on loopback; ARGS=--once chec
 # A short round of fuzzing is a count: at the end of a time, Go before 1.27 may report its own deadline as a failure
 # (https://go.dev/issue/75804).
 test: ## everything that this machine can test; what it cannot, it names, and with CI=true that is a failure
-	@mkdir -p .cache && rm -f $(NOT_RUN) .cache/summary .cache/mutants
-	@$(MAKE) --no-print-directory setup build docs-check
+	@mkdir -p .cache && rm -f $(NOT_RUN) .cache/summary
+	@$(MAKE) --no-print-directory setup build docs-check tidy-check mutants-check
 	@$(MAKE) --no-print-directory go-test STRICT=$(if $(IN_CI),1,)
 	@$(MAKE) --no-print-directory fuzz FUZZTIME=3000x FUZZED='./proxy ./mappings ./cni'
-	@$(MAKE) --no-print-directory chart lint vuln mutants STRICT=$(if $(IN_CI),1,)
-	@cat .cache/summary .cache/mutants
+	@$(MAKE) --no-print-directory chart lint vuln STRICT=$(if $(IN_CI),1,)
+	@cat .cache/summary
 	@if [ -s $(NOT_RUN) ]; then cat $(NOT_RUN); fi
 
 # The cluster's programs are built once, on two cores in about eight minutes; from then on all of it takes about three.
@@ -99,11 +99,18 @@ tidy: ## go mod tidy and gofumpt everywhere
 	@for module in . tools e2e/clients e2e/aemm e2e/cluster/bed; do (cd $$module && go mod tidy) || exit; done
 	@$(MAKE) -s $(LINT) && $(LINT) fmt ./...
 
+tidy-check:
+	@for module in . tools e2e/clients e2e/aemm; do (cd $$module && go mod tidy -diff) || { echo "$$module/go.mod is not tidy: run \"make tidy\""; exit 1; }; done
+
 fuzz: ## every fuzz test for FUZZTIME; FUZZED=./proxy for one package
 	@go test -list '^Fuzz' $(FUZZED) | awk '/^Fuzz/ { name[n++] = $$1 } /^ok/ { for (i = 0; i < n; i++) print $$2, name[i]; n = 0 }' | \
 	while read -r package name; do \
 		echo "$$package $$name" && go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -parallel $(CORES) "$$package" || exit; \
 	done
+
+# Breaking every guard takes a quarter of an hour, so "make test" only sees to it that each patch still fits the code.
+mutants-check:
+	@for patch in mutants/*.patch; do git apply --check $$patch || { echo "$$patch no longer fits the code that it breaks"; exit 1; }; done
 
 mutants: ## break each guard on purpose and see that a test notices; ONLY=NAME for some
 	@mkdir -p .cache && go run ./mutants $(SKIPS) -parallel $(CORES) -only '$(ONLY)' -summary .cache/mutants
