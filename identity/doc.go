@@ -7,8 +7,9 @@
 // answer and within limits.
 //
 // It never guesses. Two live pods with one address, a record whose pod is not known, a claim that the kernel refutes,
-// an answer about another pod of the same name: each is held, and ends as Pending or Ambiguous, never as somebody's
-// role. Pods that are known keep working while the API server is away.
+// an answer about another pod of the same name, an address that the CNI has taken back from the pod that the API server
+// still shows there: each is held, and ends as Pending or Ambiguous, never as somebody's role. Pods that are known keep
+// working while the API server is away.
 //
 // The goroutines it starts are its direct reads; the last request that waits for one ends it.
 package identity
