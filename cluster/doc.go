@@ -9,6 +9,8 @@
 // that nothing that is older than what the watch has shown gets into the view, so that a late answer cannot bring a
 // deleted pod back; and that the view keeps what it last knew while the API server is away.
 //
+// A [Membership] watches the program's own DaemonSet and node, and says whether the one is still for the other.
+//
 // It knows nothing of roles or HTTP. client-go lives only here. Whether an address still is the pod's, when the watch
 // is late, is for its callers to find out.
 package cluster

@@ -23,7 +23,7 @@ const listTimeout = time.Minute
 
 // feed is one reflector: a list, and a watch that goes on from it, of one resource.
 type feed struct {
-	resource  string // "pods" or "namespaces"
+	resource  string // "pods", say
 	reflector *cache.Reflector
 	synced    chan struct{} // closed with the first list
 	log       *logrus.Entry
@@ -52,7 +52,7 @@ func (c *Cluster) podFeed() *feed {
 	f := &feed{resource: "pods", objects: c.pods.count}
 	selector := fields.OneTermEqualSelector("spec.nodeName", c.cfg.Node).String()
 	pods := c.cfg.Client.CoreV1().Pods(metav1.NamespaceAll)
-	c.start(f, &corev1.Pod{}, podStore{view: &c.pods, feed: f}, c.cfg.Client, &cache.ListWatch{
+	f.start(c.log, &corev1.Pod{}, podStore{view: &c.pods, feed: f}, c.cfg.Client, &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 			opts.FieldSelector = selector
 			return pods.List(ctx, opts)
@@ -68,7 +68,7 @@ func (c *Cluster) podFeed() *feed {
 func (c *Cluster) namespaceFeed() *feed {
 	f := &feed{resource: "namespaces", objects: c.namespaces.count}
 	namespaces := c.cfg.Metadata.Resource(corev1.SchemeGroupVersion.WithResource("namespaces"))
-	c.start(f, &metav1.PartialObjectMetadata{}, namespaceStore{view: &c.namespaces, feed: f}, c.cfg.Metadata, &cache.ListWatch{
+	f.start(c.log, &metav1.PartialObjectMetadata{}, namespaceStore{view: &c.namespaces, feed: f}, c.cfg.Metadata, &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 			return namespaces.List(ctx, opts)
 		},
@@ -80,9 +80,9 @@ func (c *Cluster) namespaceFeed() *feed {
 }
 
 // start makes the feed's reflector; run starts it.
-func (c *Cluster) start(f *feed, kind runtime.Object, store cache.ReflectorStore, client any, lw *cache.ListWatch) {
+func (f *feed) start(log *logrus.Entry, kind runtime.Object, store cache.ReflectorStore, client any, lw *cache.ListWatch) {
 	f.synced = make(chan struct{})
-	f.log = c.log.WithField("resource", f.resource)
+	f.log = log.WithField("resource", f.resource)
 	f.state.Resource = f.resource
 	list, open := lw.ListWithContextFunc, lw.WatchFuncWithContext
 	lw.ListWithContextFunc = func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
