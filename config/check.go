@@ -39,10 +39,19 @@ func (c *Config) check(given func(name string) bool) []string {
 	if c.Metadata == "emulate" && c.EmulateZone == "" {
 		problem("--metadata=emulate needs --emulate-zone, such as eu-west-1a: SDKs take their region from it")
 	}
+	if c.HandoverDir != "" && c.ProbeSocket == "" {
+		problem("--handover-dir needs --probe-socket: a newly started daemon is probed before it has the metrics port, which until then the old one answers")
+	}
+	return append(problems, c.checkRules()...)
+}
+
+// checkRules returns what is wrong across the options of "pod2role rules".
+func (c *Config) checkRules() []string {
+	var problems []string
 	seen := map[bool]bool{}
 	for _, a := range c.HostIP {
 		if seen[a.Is4()] {
-			problem("--host-ip is given twice for the same address family: give one address for IPv4 and one for IPv6")
+			problems = append(problems, "--host-ip is given twice for the same address family: give one address for IPv4 and one for IPv6")
 		}
 		seen[a.Is4()] = true
 	}

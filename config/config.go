@@ -15,6 +15,8 @@ type Config struct {
 	ClusterName   string
 	CNIResultsDir []string
 
+	DaemonSetNamespace, DaemonSet string // empty: not told
+
 	// Roles.
 	BaseRoleARN                string // normalised by mappings, with a trailing slash; empty: discover or none
 	AutoDiscoverBaseARN        bool
@@ -54,6 +56,8 @@ type Config struct {
 	AppPort     uint16
 	MetricsPort uint16
 	DebugAddr   netip.AddrPort
+	ProbeSocket string // a path; empty: none
+	HandoverDir string // a path; empty: no hand-over
 	Direct      string // "refuse" or "allow"
 
 	// Holding and limits.

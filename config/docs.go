@@ -46,10 +46,15 @@ func code(v string) string {
 func cell(v string) string { return strings.ReplaceAll(v, "|", `\|`) }
 
 // Help renders the table of options for a terminal.
-func Help() string {
+func Help() string { return help(Options()) }
+
+// RulesHelp is Help for the options that "pod2role rules" takes.
+func RulesHelp() string { return help(ruleOptions(new(Config))) }
+
+func help(table []Option) string {
 	var b strings.Builder
 	group := ""
-	for _, o := range Options() {
+	for _, o := range table {
 		if o.Group != group {
 			group = o.Group
 			fmt.Fprintf(&b, "\n%s:\n", group)

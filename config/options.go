@@ -22,9 +22,10 @@ type Option struct {
 	Values string
 
 	// set parses one value into the Config that the table was made for. A list option gets one call for each element.
-	set  func(value string) error
-	list string // what separates the elements of a list; empty: not a list
-	bool bool
+	set   func(value string) error
+	rules bool   // "pod2role rules" takes it as well
+	list  string // what separates the elements of a list; empty: not a list
+	bool  bool
 }
 
 // Env is the environment variable that sets the option.
@@ -41,6 +42,8 @@ func options(c *Config) []Option {
 			Usage: "The cluster's name, for session names and session tags."},
 		{Name: "cni-results-dir", Group: groupCluster, Values: "directory", list: ",", Default: "/var/lib/cni/results,/var/lib/cni/cache/results", set: list(&c.CNIResultsDir),
 			Usage: "Where the container runtime keeps the records of the addresses that CNI plugins gave out. May be given more than once; empty switches this source off."},
+		{Name: "daemonset", Group: groupCluster, Values: "namespace/name", set: namespacedName(&c.DaemonSetNamespace, &c.DaemonSet),
+			Usage: "The DaemonSet that the daemon belongs to. When it is told to stop after that was deleted, or is no longer for this node, it takes the redirect and the lock with it. Without it they always stay."},
 
 		{Name: "base-role-arn", Group: groupRoles, Values: "ARN", set: text(&c.BaseRoleARN),
 			Usage: "What stands in front of a role that is not an ARN: arn:aws:iam::123456789012:role/, with a path if your roles share one."},
@@ -103,12 +106,16 @@ func options(c *Config) []Option {
 		{Name: "passthrough-user-data", Group: groupMetadata, Values: "true|false", bool: true, Default: "false", set: boolean(&c.PassThroughUserData),
 			Usage: "Let pods read the instance's user data. It often holds secrets."},
 
-		{Name: "app-port", Group: groupListening, Values: "port", Default: "8181", set: port(&c.AppPort),
+		{Name: "app-port", Group: groupListening, rules: true, Values: "port", Default: "8181", set: port(&c.AppPort),
 			Usage: "Where the daemon answers the pods. kube2iam and Kiam use 8181 as well."},
 		{Name: "metrics-port", Group: groupListening, Values: "port", Default: "8182", set: port(&c.MetricsPort),
 			Usage: "Where the daemon serves health, readiness and metrics."},
 		{Name: "debug-addr", Group: groupListening, Values: "address:port", Default: "127.0.0.1:8183", set: loopback(&c.DebugAddr),
 			Usage: "Where the daemon serves the debug views; an address of the loopback interface. Empty switches them off."},
+		{Name: "probe-socket", Group: groupListening, Values: "file", set: text(&c.ProbeSocket),
+			Usage: "A unix socket where the daemon serves health and readiness for \"pod2role probe\", in a folder of the pod's own. During a hand-over the metrics port answers for the other pod."},
+		{Name: "handover-dir", Group: groupListening, Values: "directory", set: text(&c.HandoverDir),
+			Usage: "A folder of root's own on the node, in which a newly started daemon finds the one that is to be replaced, and gets its open sockets once it is ready. Empty: the old one has to end first."},
 		{Name: "direct", Group: groupListening, Values: "refuse|allow", Default: "refuse", set: oneOf(&c.Direct, "refuse", "allow"),
 			Usage: "What to do with requests that reach the port without having been redirected."},
 
@@ -129,16 +136,16 @@ func options(c *Config) []Option {
 			Usage: "Redirect the pods' metadata traffic here and lock every other way to it. off: decide and show, but leave the traffic alone; external: something else redirects it."},
 		{Name: "iptables", Group: groupRedirect, Values: "true|false", bool: true, set: redirectSwitch(&c.iptables),
 			Usage: "kube2iam's and Kiam's name for --redirect: true is on, false is off."},
-		{Name: "host-interface", Group: groupRedirect, Values: "interface", Default: "auto", set: text(&c.HostInterface),
+		{Name: "host-interface", Group: groupRedirect, rules: true, Values: "interface", Default: "auto", set: text(&c.HostInterface),
 			Usage: "Where the pods' traffic arrives: auto is everything that arrives from a pod; a name, a prefix such as eni+, or !name for all but one."},
-		{Name: "host-ip", Group: groupRedirect, Values: "address", list: ",", set: addresses(&c.HostIP),
+		{Name: "host-ip", Group: groupRedirect, rules: true, Values: "address", list: ",", set: addresses(&c.HostIP),
 			Usage: "The node's address to redirect to, one for IPv4 and one for IPv6. Without it, the source address of the node's default route."},
 		{Name: "redirect-resync", Group: groupRedirect, Values: "duration", Default: "1m", set: duration(&c.RedirectResync, minResync, maxResync),
 			Usage: "How often to compare the rules with what they should be, besides each time the kernel says that they changed."},
 
-		{Name: "log-format", Group: groupLogging, Values: "text|json", Default: "text", set: oneOf(&c.LogFormat, "text", "json"),
+		{Name: "log-format", Group: groupLogging, rules: true, Values: "text|json", Default: "text", set: oneOf(&c.LogFormat, "text", "json"),
 			Usage: "How log lines are written."},
-		{Name: "log-level", Group: groupLogging, Values: "level", Default: "info", set: oneOf(&c.LogLevel, "debug", "info", "warn", "error"),
+		{Name: "log-level", Group: groupLogging, rules: true, Values: "level", Default: "info", set: oneOf(&c.LogLevel, "debug", "info", "warn", "error"),
 			Usage: "debug, info, warn or error."},
 	}
 }

@@ -12,12 +12,12 @@ import (
 // Options returns the table of options, for documentation. The rows cannot be used to set anything.
 func Options() []Option { return options(new(Config)) }
 
-// FlagSet returns the options as flags, for a command's help. The values that it parses go nowhere: see [Parse].
-func FlagSet() *pflag.FlagSet {
-	fs := pflag.NewFlagSet("run", pflag.ContinueOnError)
+// flagSet returns the options as flags.
+func flagSet(table []Option) *pflag.FlagSet {
+	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	fs.SortFlags = false
 	fs.Usage = func() {}
-	for _, o := range Options() {
+	for _, o := range table {
 		f := fs.VarPF(&raw{option: o}, o.Name, "", o.Usage)
 		if o.bool {
 			f.NoOptDefVal = "true"
@@ -40,13 +40,49 @@ func (p Problems) Error() string { return strings.Join(p, "\n") }
 // [Problems]; pflag.ErrHelp is returned for --help. became may be nil. Each of checks is asked last for the problems that
 // only another package can see, such as a role that cannot be read.
 func Parse(args, environ []string, became Became, checks ...func(Config) []string) (Config, error) {
-	var problems Problems
-	args, unknown := knownOnly(args, became)
+	var c Config
+	set, problems, err := parse(options(&c), args, environ, became)
+	if err != nil {
+		return Config{}, err
+	}
+	problems = append(problems, c.check(set)...)
+	for _, check := range checks {
+		problems = append(problems, check(c)...)
+	}
+	if len(problems) > 0 {
+		return Config{}, problems
+	}
+	return c, nil
+}
+
+// ParseRules is Parse for "pod2role rules", which takes the options that say what the rules are, and no other. Only
+// these fields of the Config are set. The environment may well hold the daemon's other options.
+func ParseRules(args, environ []string) (Config, error) {
+	var c Config
+	_, problems, err := parse(ruleOptions(&c), args, environ, nil)
+	if err != nil {
+		return Config{}, err
+	}
+	if problems = append(problems, c.checkRules()...); len(problems) > 0 {
+		return Config{}, problems
+	}
+	return c, nil
+}
+
+// ruleOptions returns the rows of the table that "pod2role rules" takes, bound to c.
+func ruleOptions(c *Config) []Option {
+	return slices.DeleteFunc(options(c), func(o Option) bool { return !o.rules })
+}
+
+// parse sets the rows of a table, and returns what is wrong with single options and arguments. set tells which options
+// somebody has set. The error is pflag.ErrHelp or nil.
+func parse(table []Option, args, environ []string, became Became) (set func(name string) bool, problems Problems, err error) {
+	args, unknown := knownOnly(table, args, became)
 	problems = append(problems, unknown...)
 
-	fs := FlagSet()
+	fs := flagSet(table)
 	if err := fs.Parse(args); errors.Is(err, pflag.ErrHelp) {
-		return Config{}, err
+		return nil, nil, err
 	} else if err != nil {
 		problems = append(problems, err.Error())
 	}
@@ -54,8 +90,7 @@ func Parse(args, environ []string, became Became, checks ...func(Config) []strin
 		problems = append(problems, fmt.Sprintf("%q is not a flag: every setting is given as --name=value", arg))
 	}
 
-	var c Config
-	for _, o := range options(&c) {
+	for _, o := range table {
 		given, from := fs.Lookup(o.Name).Value.(*raw).values, "--"+o.Name
 		if given == nil {
 			if value, ok := lookup(environ, o.Env()); ok {
@@ -74,14 +109,7 @@ func Parse(args, environ []string, became Became, checks ...func(Config) []strin
 			}
 		}
 	}
-	problems = append(problems, c.check(given(fs, environ))...)
-	for _, check := range checks {
-		problems = append(problems, check(c)...)
-	}
-	if len(problems) > 0 {
-		return Config{}, problems
-	}
-	return c, nil
+	return given(fs, environ), problems, nil
 }
 
 // split gives a list option its elements; an empty value is the empty list.
@@ -111,9 +139,9 @@ func (r *raw) Type() string       { return r.option.Values }
 func (r *raw) Set(v string) error { r.values = append(r.values, v); return nil }
 
 // knownOnly takes flags that do not exist out of args, with a sentence for each, because pflag would stop at the first.
-func knownOnly(args []string, became Became) (known []string, problems []string) {
+func knownOnly(table []Option, args []string, became Became) (known []string, problems []string) {
 	names := make(map[string]Option)
-	for _, o := range Options() {
+	for _, o := range table {
 		names[o.Name] = o
 	}
 	for i := 0; i < len(args); i++ {
@@ -154,7 +182,7 @@ func advice(name string, names map[string]Option, became Became) string {
 		}
 	}
 	if best == "" {
-		return "; `pod2role run --help` lists them all"
+		return "; --help lists them all"
 	}
 	return "; did you mean --" + best + "?"
 }

@@ -44,6 +44,7 @@ func TestEveryMistakeIsReportedAtOnceWithItsRemedy(t *testing.T) {
 	_, err := Parse([]string{
 		"--app-port=http", "--hold=5", "--imds-tokens=maybe", "--bas-role-arn=x", "--api-server=x", "--debug-addr=0.0.0.0:1", "--metadata-addr=a/b",
 		"--host-ip=::", "--passthrough-allow=(", "stray", "--iam-role-key=a b", "--sts-rate=NaN", "--assume-role-arn=r", "--iam-role-session-ttl=2h", "--iptables=false", "--redirect=on",
+		"--daemonset=pod2role", "--handover-dir=/run/pod2role",
 	}, []string{"POD2ROLE_LOG_LEVEL=loud"}, became, other)
 	var problems Problems
 	if !errors.As(err, &problems) {
@@ -55,13 +56,14 @@ func TestEveryMistakeIsReportedAtOnceWithItsRemedy(t *testing.T) {
 		`--debug-addr="0.0.0.0:1" must be an address of the loopback`, `--metadata-addr="a/b" must be a host`, `--host-ip="::" must be`,
 		`--passthrough-allow="(" is not a regular expression`, `"stray" is not a flag`, `--iam-role-key="a b" must be the key`, `--sts-rate="NaN" must be a number`,
 		`too long with --assume-role-arn`, `--node is required`, `POD2ROLE_LOG_LEVEL="loud" must be`, `drop --iptables`, `--default-role is odd`,
+		`--daemonset="pod2role" must be a namespace and a name`, `--handover-dir needs --probe-socket`,
 	} {
 		if n := strings.Count(err.Error(), want); n != 1 {
 			t.Errorf("%q is reported %d times, want once, in:\n%v", want, n, err)
 		}
 	}
-	if len(problems) != 17 {
-		t.Errorf("%d problems, want 17:\n%v", len(problems), err)
+	if len(problems) != 19 {
+		t.Errorf("%d problems, want 19:\n%v", len(problems), err)
 	}
 }
 
@@ -80,6 +82,32 @@ func TestAnEmptyListSwitchesItsSourceOff(t *testing.T) {
 	c, err := Parse([]string{"--node=n", "--cni-results-dir="}, nil, nil)
 	if err != nil || len(c.CNIResultsDir) != 0 {
 		t.Errorf("directories %q, %v; want none", c.CNIResultsDir, err)
+	}
+}
+
+func TestTheRulesTakeTheDaemonsOptionsThatSayWhatTheyAre(t *testing.T) {
+	c, err := ParseRules([]string{"--host-ip=10.0.0.1", "--host-interface", "eni+"}, []string{"POD2ROLE_APP_PORT=9000", "POD2ROLE_NODE=n", "POD2ROLE_HOLD=x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.AppPort != 9000 || c.HostInterface != "eni+" || len(c.HostIP) != 1 || c.Node != "" {
+		t.Errorf("got %+v", c)
+	}
+	if c, err := ParseRules(nil, nil); err != nil || c.AppPort != 8181 || c.HostInterface != "auto" {
+		t.Errorf("without options: %+v, %v, want the daemon's defaults", c, err)
+	}
+	for arg, want := range map[string]string{
+		"--hold=1s": "--hold is not a flag of pod2role", "--app-port=x": "must be a port", "--host-ip=10.0.0.1,10.0.0.2": "given twice", "x": "not a flag",
+	} {
+		if _, err := ParseRules([]string{arg}, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", arg, err, want)
+		}
+	}
+	if _, err := ParseRules([]string{"--help"}, nil); !errors.Is(err, pflag.ErrHelp) {
+		t.Errorf("--help: got %v, want ErrHelp", err)
+	}
+	if help := RulesHelp(); !strings.Contains(help, "--app-port ") || strings.Contains(help, "--hold ") {
+		t.Errorf("the help is\n%s", help)
 	}
 }
 

@@ -39,6 +39,18 @@ func key(to *string) func(string) error {
 	}
 }
 
+// namespacedName sets the two parts of namespace/name; the empty value sets neither.
+func namespacedName(namespace, name *string) func(string) error {
+	return func(v string) error {
+		first, second, ok := strings.Cut(v, "/")
+		if v != "" && (!ok || first == "" || second == "" || strings.Contains(second, "/")) {
+			return errors.New("must be a namespace and a name, such as kube-system/pod2role")
+		}
+		*namespace, *name = first, second
+		return nil
+	}
+}
+
 func boolean(to *bool) func(string) error {
 	return func(v string) error {
 		b, err := strconv.ParseBool(v)
