@@ -67,6 +67,9 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x.target = classify(r.Method, r.RequestURI)
 	defer p.finish(x)
 
+	if p.closing.Load() {
+		w.Header().Set("Connection", "close")
+	}
 	if r.ContentLength != 0 {
 		// No request here has a use for a body. It is not read, so it cannot be waited for, and what follows it cannot
 		// be taken for another request.

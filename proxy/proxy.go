@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/gorilla/mux"
 	"github.com/sirupsen/logrus"
@@ -26,6 +27,7 @@ type Proxy struct {
 	documents documents
 	router    *mux.Router
 
+	closing   atomic.Bool    // every answer ends its connection
 	tooBusy   []byte         // the answer to connections over the limit
 	farewells chan struct{}  // a slot for each connection that is being told so
 	owned     sync.WaitGroup // goroutines of ours; net/http's are counted in Run
@@ -124,6 +126,11 @@ func (p *Proxy) Run(ctx context.Context, listeners ...net.Listener) error {
 	p.owned.Wait()
 	return err
 }
+
+// CloseConnections makes every answer from now on the last on its connection, or takes that back: the client's next request
+// then comes by a new connection, which another process with the same socket may accept. None is closed while it is idle,
+// when a client may just be sending.
+func (p *Proxy) CloseConnections(on bool) { p.closing.Store(on) }
 
 // serverLog passes on what net/http has to say of its connections.
 type serverLog struct{ log *logrus.Entry }
