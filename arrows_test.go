@@ -39,6 +39,7 @@ var arrows = map[string][]string{
 	"pod2role/cluster":     {"cli", "e2e", "bench"},
 	"pod2role/credentials": {"cli", "proxy", "e2e", "bench"},
 	"pod2role/iptables":    {"cli", "e2e", "bench"},
+	"pod2role/handover":    {"cli", "e2e", "bench"},
 	"pod2role/cni":         {"cli", "e2e", "bench"},
 	"pod2role/attest":      {"cli", "e2e", "bench"},
 	"pod2role/debug":       {"cli", "e2e", "bench"},
