@@ -71,7 +71,7 @@ credentials of the IAM role that its annotation names and its namespace allows, 
 	root.SetErr(s.err)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(runCommand(s), demoCommand(s), probeCommand(s), versionCommand(s), docsCommand(s))
+	root.AddCommand(runCommand(s), rulesCommand(s), demoCommand(s), probeCommand(s), versionCommand(s), docsCommand(s))
 	return root
 }
 

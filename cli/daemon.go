@@ -34,6 +34,8 @@ const (
 	discoverRetry = 5 * time.Second
 	// discoverTimeout is how long the instance is asked before STS is, as on a node without a metadata service.
 	discoverTimeout = 10 * time.Second
+	// removeTimeout bounds the removal of the rules at the end.
+	removeTimeout = 5 * time.Second
 	// firstRound is how long readiness waits for the sessions of the pods that are there at the start: one broken role
 	// must not keep a node out of service.
 	firstRound = 15 * time.Second
@@ -54,11 +56,16 @@ type daemon struct {
 	sessions  *credentials.Cache
 	referrals *referrals
 	redirect  *iptables.Redirect // nil: --redirect is not on
-	proxy     *proxy.Proxy
+	answers   proxy.Config
+	proxy     *proxy.Proxy // made of answers once the key for session tokens is known
 	debug     *debug.Debug
 
-	ready     chan struct{} // closed when the daemon was ready for the first time
-	readyOnce sync.Once
+	membership *cluster.Membership // nil: nobody said to which DaemonSet this daemon belongs
+
+	ready        chan struct{} // closed when the daemon was ready for the first time
+	readyOnce    sync.Once
+	prepared     chan struct{} // closed when it was for the first time, but for what another process may still have
+	preparedOnce sync.Once
 
 	mu         sync.Mutex
 	warmed     bool   // the sessions of the pods that were there at the start have been asked for
@@ -68,18 +75,16 @@ type daemon struct {
 	lastReport string // what was logged last about readiness
 	warnings   string // what was logged last about the rules
 	stopped    bool   // the daemon was told to stop
+	waiting    string // why another process still serves; empty: this one does
+	left       string // why the node no longer belongs to the DaemonSet, as logged last
 }
 
 // Run serves on l until ctx ends, which is no error. The order is: the listener was bound before; the rules; the watches
-// and the first sessions; ready. At the end the rules stay, so that pods find a closed door and not the node's role.
+// and the first sessions; ready. At the end the rules stay, so that pods find a closed door and not the node's role, unless
+// the node no longer belongs to the daemon's DaemonSet. Without l.app, another process may have its turn first.
 func (d *daemon) Run(ctx context.Context, l listeners) error {
-	if err := attest.WithIngress(l.app); err != nil {
-		d.log.WithError(err).Warn("the kernel does not tell by which interface connections come in")
-	}
-	if d.redirect != nil {
-		d.applyRules(ctx)
-	} else {
-		d.setRules(nil)
+	if l.app != nil {
+		_ = d.applyRules(ctx) // readiness tells
 	}
 	// Pods are answered until ctx ends and what is under way is finished; the rest goes on until then, because the last
 	// answers need it too.
@@ -97,24 +102,52 @@ func (d *daemon) Run(ctx context.Context, l listeners) error {
 			return nil
 		})
 	}
-	run("answering pods", func(context.Context) error {
+	t := &turn{daemon: d, run: run, rest: rest, answer: func(l net.Listener) error {
 		defer stop()
-		return d.proxy.Run(serving, l.app)
-	})
+		return d.proxy.Run(serving, l)
+	}}
+	if l.probe != nil {
+		run("answering probes", func(ctx context.Context) error { return d.debug.Run(ctx, l.probe, nil) })
+	}
+	if l.app != nil {
+		key, err := newTokenKey()
+		if err == nil {
+			err = t.start(l, key)
+		}
+		if err != nil {
+			l.close()
+			stop()
+			return errors.Join(err, group.Wait())
+		}
+		t.keepRules()
+	} else {
+		d.setWaiting("the sockets are not open yet")
+		run("beginning to serve", func(context.Context) error {
+			if !t.begin(serving) {
+				stop() // there is nothing to finish
+			}
+			return nil
+		})
+	}
 	context.AfterFunc(ctx, d.stopping)
-	run("serving the operator", func(ctx context.Context) error { return d.debug.Run(ctx, l.metrics, l.debug) })
 	run("following the kernel", d.attest.Run)
 	if d.records != nil {
 		run("following the CNI's records", d.records.Run)
 	}
 	run("following the API server", d.cluster.Run)
-	run("keeping sessions", d.sessions.Run)
-	if d.redirect != nil {
-		run("keeping the rules", d.keepRules)
+	if d.membership != nil {
+		run("following the own DaemonSet", d.membership.Run)
 	}
+	run("keeping sessions", d.sessions.Run)
 	run("looking for the base ARN", d.discover)
 	run("becoming ready", d.becomeReady)
-	return group.Wait()
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	if t.isOurs() {
+		d.removeRules(context.WithoutCancel(ctx))
+	}
+	return nil
 }
 
 // stopping makes the daemon not ready while it finishes what it is answering.
@@ -134,7 +167,7 @@ func (d *daemon) keepRules(ctx context.Context) error {
 		if !wait(ctx, ruleRetry) {
 			return nil
 		}
-		d.applyRules(ctx)
+		_ = d.applyRules(ctx) // ruleProblem tells
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return d.redirect.Run(ctx) })
@@ -147,14 +180,20 @@ func (d *daemon) keepRules(ctx context.Context) error {
 	return group.Wait()
 }
 
-// applyRules puts the rules in. What goes wrong makes the daemon not ready; it does not end it, because pods would find
-// the real service all the same.
-func (d *daemon) applyRules(ctx context.Context) {
+// applyRules puts the rules in, if there are any. What goes wrong makes the daemon not ready; it does not end it, because
+// pods would find the real service all the same. The error is that the kernel did not take them.
+func (d *daemon) applyRules(ctx context.Context) error {
+	if d.redirect == nil {
+		d.setRules(nil)
+		return nil
+	}
 	if err := d.redirect.Apply(ctx); err != nil {
-		d.setRules(fmt.Errorf("putting the redirect into the kernel: %w", err))
-		return
+		err = fmt.Errorf("putting the redirect into the kernel: %w", err)
+		d.setRules(err)
+		return err
 	}
 	d.checkRules(ctx)
+	return nil
 }
 
 // checkRules reads the rules back.
@@ -273,8 +312,8 @@ func (d *daemon) becomeReady(ctx context.Context) error {
 	return nil
 }
 
-// notReady returns what is missing before pods can be served as they should be.
-func (d *daemon) notReady() []string {
+// unprepared returns what is missing before this process can serve pods as they should be, whoever serves them now.
+func (d *daemon) unprepared() []string {
 	var missing []string
 	if !d.cluster.Synced() {
 		missing = append(missing, "the API server has not told yet which pods are on this node")
@@ -284,14 +323,6 @@ func (d *daemon) notReady() []string {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.stopped {
-		missing = append(missing, "the daemon is stopping")
-	}
-	if d.ruleError != nil {
-		missing = append(missing, d.ruleError.Error())
-	} else if !d.rulesKnown {
-		missing = append(missing, "the redirect has not been put in yet")
-	}
 	if d.baseARN != nil {
 		missing = append(missing, d.baseARN.Error())
 	}
@@ -301,8 +332,38 @@ func (d *daemon) notReady() []string {
 	return missing
 }
 
+// notReady returns what is missing before this process serves pods as they should be.
+func (d *daemon) notReady() []string {
+	missing := d.unprepared()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.stopped {
+		missing = append(missing, "the daemon is stopping")
+	}
+	switch {
+	case d.waiting != "":
+		missing = append(missing, d.waiting)
+	case d.ruleError != nil:
+		missing = append(missing, d.ruleError.Error())
+	case !d.rulesKnown:
+		missing = append(missing, "the redirect has not been put in yet")
+	}
+	return missing
+}
+
+// setWaiting says why another process still serves, or, with an empty text, that this one does.
+func (d *daemon) setWaiting(why string) {
+	d.mu.Lock()
+	d.waiting = why
+	d.mu.Unlock()
+	d.reportReadiness()
+}
+
 // reportReadiness logs readiness when it changed.
 func (d *daemon) reportReadiness() {
+	if len(d.unprepared()) == 0 {
+		d.preparedOnce.Do(func() { close(d.prepared) })
+	}
 	report := sentence(d.notReady())
 	d.mu.Lock()
 	changed := report != d.lastReport
@@ -318,6 +379,42 @@ func (d *daemon) reportReadiness() {
 	case changed:
 		d.log.WithField("missing", report).Warn("not ready")
 	}
+}
+
+// reportMembership logs that the node has left the DaemonSet, or is back.
+func (d *daemon) reportMembership() {
+	why, _ := d.membership.Left()
+	d.mu.Lock()
+	changed := why != d.left
+	d.left = why
+	d.mu.Unlock()
+	switch {
+	case !changed:
+	case why == "":
+		d.log.Info("this node belongs to the DaemonSet again: redirect and lock stay when the daemon stops")
+	default:
+		d.log.WithField("reason", why).Warn("this node no longer belongs to the DaemonSet: redirect and lock go when the daemon stops")
+	}
+}
+
+// removeRules takes the rules out if the node has left the daemon's DaemonSet. That is known from what was seen before: at
+// an uninstallation the daemon may ask nobody any more, and whoever cannot be asked has not said that they should go.
+func (d *daemon) removeRules(ctx context.Context) {
+	if d.redirect == nil || d.membership == nil {
+		return
+	}
+	why, left := d.membership.Left()
+	if !left {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
+	defer cancel()
+	log := d.log.WithField("reason", why)
+	if err := d.redirect.Remove(ctx); err != nil {
+		log.WithError(err).Error("redirect and lock could not be removed; pod2role rules remove does it by hand")
+		return
+	}
+	log.Info("redirect and lock are removed: pods of this node reach the real metadata service again")
 }
 
 // wait waits for d or until ctx ends, which it reports as false.

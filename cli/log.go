@@ -25,6 +25,9 @@ func newLog(to io.Writer, c config.Config) (*logrus.Entry, error) {
 	} else {
 		log.SetFormatter(&logrus.TextFormatter{FullTimestamp: true, DisableColors: true})
 	}
+	if c.Node == "" { // "pod2role rules" is not told
+		return logrus.NewEntry(log), nil
+	}
 	return log.WithField("node", c.Node), nil
 }
 

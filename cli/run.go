@@ -2,10 +2,10 @@ package cli
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"strings"
 
@@ -48,7 +48,7 @@ func runCommand(s streams) *cobra.Command {
 				return err
 			}
 			routeKlog(log)
-			l, err := listen(cmd.Context(), c)
+			l, err := open(cmd.Context(), c)
 			if err != nil {
 				return err
 			}
@@ -69,7 +69,10 @@ type outside struct {
 
 // assemble makes the daemon that c describes. It reads the kubeconfig and looks up the node's address, and starts nothing.
 func assemble(ctx context.Context, c config.Config, o outside) (*daemon, error) {
-	d := &daemon{config: c, log: o.log, registry: prometheus.NewRegistry(), ready: make(chan struct{})}
+	d := &daemon{config: c, log: o.log, registry: prometheus.NewRegistry(), ready: make(chan struct{}), prepared: make(chan struct{})}
+	if c.BaseRoleARN == "" && c.AutoDiscoverBaseARN {
+		d.baseARN = errors.New("the base ARN is being looked for")
+	}
 	part := func(name string) *logrus.Entry { return o.log.WithField("part", name) }
 	d.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
@@ -121,9 +124,14 @@ func assemble(ctx context.Context, c config.Config, o outside) (*daemon, error) 
 	if err := d.assembleRedirect(ctx, part("iptables")); err != nil {
 		return nil, err
 	}
-	if err := d.assembleProxy(metadata, part("proxy")); err != nil {
-		return nil, err
+	if c.DaemonSet != "" {
+		if d.membership, err = cluster.NewMembership(cluster.MembershipConfig{
+			Client: clients.Core, Namespace: c.DaemonSetNamespace, Name: c.DaemonSet, Node: c.Node, OnChange: d.reportMembership, Log: part("cluster"),
+		}); err != nil {
+			return nil, err
+		}
 	}
+	d.answers = d.proxyConfig(metadata, part("proxy"))
 	d.debug, err = debug.New(debug.Config{NotReady: d.notReady, Gatherer: d.registry, Views: d.views(), Log: part("debug")})
 	return d, err
 }
@@ -137,22 +145,24 @@ func (d *daemon) assembleRedirect(ctx context.Context, log *logrus.Entry) error 
 	if err != nil {
 		return err
 	}
-	d.redirect, err = iptables.New(iptables.Config{
-		NodeAddrs: addrs, Port: c.AppPort, Interface: c.HostInterface, Resync: c.RedirectResync, Log: log, Registerer: d.registry,
-	})
+	rules := redirectConfig(c, addrs)
+	rules.Resync, rules.Log, rules.Registerer = c.RedirectResync, log, d.registry
+	d.redirect, err = iptables.New(rules)
 	return err
 }
 
-func (d *daemon) assembleProxy(metadata string, log *logrus.Entry) error {
+// redirectConfig says what the rules are, to whoever handles them.
+func redirectConfig(c config.Config, addrs []netip.Addr) iptables.Config {
+	return iptables.Config{NodeAddrs: addrs, Port: c.AppPort, Interface: c.HostInterface}
+}
+
+// proxyConfig says how pods are answered, except for the key that signs session tokens.
+func (d *daemon) proxyConfig(metadata string, log *logrus.Entry) proxy.Config {
 	c := d.config
-	key := make([]byte, 32)
-	if _, err := rand.Read(key); err != nil {
-		return fmt.Errorf("making a key for session tokens: %w", err)
-	}
 	p := proxy.Config{
 		Decide: d.identity.Resolve, Credentials: d.sessions.Get, MetadataURL: metadata, Ingress: ingress,
 		PassThrough: proxy.PassThrough{Mode: proxy.Mode(c.PassThrough), Allow: c.PassThroughAllow, UserData: c.PassThroughUserData},
-		TokenMode:   proxy.TokenMode(c.IMDSTokens), TokenKey: key, TokenHopLimit: c.TokenHopLimit,
+		TokenMode:   proxy.TokenMode(c.IMDSTokens), TokenHopLimit: c.TokenHopLimit,
 		Hold: c.Hold, Drain: c.Drain, MaxConnections: c.MaxConnections, MaxConnectionsPerSource: c.MaxPerSource, Log: log, Registerer: d.registry,
 	}
 	if c.Metadata == "emulate" {
@@ -161,7 +171,13 @@ func (d *daemon) assembleProxy(metadata string, log *logrus.Entry) error {
 	if c.Direct == "refuse" {
 		p.Redirected = d.redirected
 	}
-	var err error
+	return p
+}
+
+// makeProxy makes what answers the pods, once.
+func (d *daemon) makeProxy(key []byte) (err error) {
+	p := d.answers
+	p.TokenKey = key
 	d.proxy, err = proxy.New(p)
 	return err
 }

@@ -76,7 +76,11 @@ func (d *daemon) sourceView() any {
 		APIServer []cluster.WatchStatus `json:"apiServer"`
 		CNI       *cni.Status           `json:"cni,omitempty"`
 		Records   []recordRow           `json:"records,omitempty"`
+		DaemonSet []cluster.WatchStatus `json:"daemonSet,omitempty"`
 	}{APIServer: d.cluster.Status()}
+	if d.membership != nil {
+		view.DaemonSet = d.membership.Status()
+	}
 	if d.records != nil {
 		status := d.records.Status()
 		view.CNI = &status
