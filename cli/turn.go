@@ -58,6 +58,9 @@ func (t *turn) begin(ctx context.Context) bool {
 		case err == nil:
 			t.daemon.setWaiting("")
 			t.keepRules()
+			if t.predecessor != nil {
+				context.AfterFunc(ctx, t.giveBack)
+			}
 			t.run("handing over", t.openDoor)
 			return true
 		case ctx.Err() != nil:
@@ -226,6 +229,21 @@ func (t *turn) end() {
 func (t *turn) resume() {
 	t.set(true)
 	t.keepRules()
+}
+
+// giveBack ends this process's turn in favour of the one before, if that still runs and nobody else has the turn.
+func (t *turn) giveBack() {
+	select {
+	case <-t.predecessor.Gone():
+		return
+	default:
+	}
+	if !t.isOurs() {
+		return
+	}
+	_ = t.leaveRules(context.Background())
+	t.set(false)
+	t.predecessor.Close()
 }
 
 // isOurs says whether it is this process's turn.

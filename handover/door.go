@@ -117,7 +117,7 @@ func (d *Door) welcome(ctx context.Context, c conn) (left bool) {
 	if ctx.Err() != nil {
 		return false
 	}
-	if _, err := d.expect(c, take); err != nil {
+	if err := expect(c, take); err != nil {
 		if ctx.Err() == nil && !errors.Is(err, io.EOF) {
 			d.turnAway(c, err)
 		}
@@ -142,7 +142,7 @@ func (d *Door) greet(c conn) error {
 	if err := c.SetReadDeadline(time.Now().Add(d.cfg.Timeout)); err != nil {
 		return err
 	}
-	if _, err := d.expect(c, hello); err != nil {
+	if err := expect(c, hello); err != nil {
 		return err
 	}
 	return c.send(message{Step: welcome}, d.cfg.Timeout)
@@ -172,7 +172,7 @@ func (d *Door) handOver(ctx context.Context, c conn) (left bool) {
 	stop := context.AfterFunc(ctx, func() { _ = c.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	if err == nil {
-		_, err = d.expect(c, gone)
+		err = expect(c, gone)
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -209,18 +209,17 @@ func (d *Door) give(ctx context.Context, c conn) error {
 	if err := c.SetReadDeadline(time.Now().Add(d.cfg.Timeout)); err != nil {
 		return err
 	}
-	_, err = d.expect(c, serving)
-	return err
+	return expect(c, serving)
 }
 
 // expect receives the message that must come next.
-func (*Door) expect(c conn, want step) (message, error) {
+func expect(c conn, want step) error {
 	m, files, err := c.receive()
 	closeAll(files) // a newcomer has nothing to give
 	if err == nil && m.Step != want {
 		err = fmt.Errorf("the other process said %q where %q was due", m.Step, want)
 	}
-	return m, err
+	return err
 }
 
 // turnAway tells the newcomer why.

@@ -102,16 +102,14 @@ func (p *Predecessor) ask(ctx context.Context, question, want step) (packet, err
 	}
 	select {
 	case got := <-p.packets:
-		switch got.Step {
-		case want:
+		if got.Step == want {
 			return got, nil
-		case refused:
-			closeAll(got.files)
-			return packet{}, fmt.Errorf("the other process refuses: %s", got.Reason)
-		default:
-			closeAll(got.files)
-			return packet{}, fmt.Errorf("the other process said %q where %q was due", got.Step, want)
 		}
+		closeAll(got.files)
+		if got.Step == refused {
+			return packet{}, fmt.Errorf("the other process refuses: %s", got.Reason)
+		}
+		return packet{}, fmt.Errorf("the other process said %q where %q was due", got.Step, want)
 	case <-p.gone:
 		return packet{}, p.failure
 	case <-asking.Done():

@@ -26,6 +26,9 @@ func (x *exchange) answer(status int, contentType string, body []byte) {
 	h.Set("Server", "EC2ws") // jets3t, for one, looks for it: https://github.com/uswitch/kiam/issues/97
 	h.Set("Content-Type", contentType)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
+	if x.closing.Load() {
+		h.Set("Connection", "close")
+	}
 	x.status = status
 	x.w.WriteHeader(status)
 	if x.r.Method != http.MethodHead {

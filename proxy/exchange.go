@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/gorilla/mux"
@@ -18,6 +19,7 @@ type exchange struct {
 	start  time.Time
 	hold   hold // how long it may wait to be decided, and for a session
 
+	closing  *atomic.Bool       // the answer is the last on its connection
 	decision *mappings.Decision // nil until it was asked for
 	outcome  outcome
 	status   int
@@ -63,13 +65,10 @@ func (p *Proxy) routes() *mux.Router {
 
 // ServeHTTP implements http.Handler.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	x := &exchange{w: w, r: r, conn: connOf(r), start: time.Now(), outcome: outcomeFailed}
+	x := &exchange{w: w, r: r, conn: connOf(r), start: time.Now(), outcome: outcomeFailed, closing: &p.closing}
 	x.target = classify(r.Method, r.RequestURI)
 	defer p.finish(x)
 
-	if p.closing.Load() {
-		w.Header().Set("Connection", "close")
-	}
 	if r.ContentLength != 0 {
 		// No request here has a use for a body. It is not read, so it cannot be waited for, and what follows it cannot
 		// be taken for another request.

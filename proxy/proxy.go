@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -11,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/gorilla/mux"
 	"github.com/sirupsen/logrus"
@@ -73,6 +73,10 @@ func New(cfg Config) (*Proxy, error) {
 	return p, nil
 }
 
+// linger is how long connections that are idle when Run is told to stop stay open for one more answer: a client may just be
+// sending, and would find its connection closed.
+const linger = 250 * time.Millisecond
+
 // Run serves the listeners, which it closes, until ctx ends. Then it answers what is underway, for at most
 // Config.Drain, each time with `Connection: close`, and returns nil. It returns an error if a listener fails before.
 func (p *Proxy) Run(ctx context.Context, listeners ...net.Listener) error {
@@ -102,7 +106,7 @@ func (p *Proxy) Run(ctx context.Context, listeners ...net.Listener) error {
 	failed := make(chan error, len(listeners))
 	for _, ln := range listeners {
 		accepting.Go(func() {
-			if err := server.Serve(listener{ln, p}); !errors.Is(err, http.ErrServerClosed) {
+			if err := server.Serve(listener{ln, p}); ctx.Err() == nil {
 				failed <- fmt.Errorf("answering pods on %s: %w", ln.Addr(), err)
 			}
 		})
@@ -113,15 +117,26 @@ func (p *Proxy) Run(ctx context.Context, listeners ...net.Listener) error {
 	case <-ctx.Done():
 	case err = <-failed:
 	}
+	p.CloseConnections(true)
+	for _, ln := range listeners {
+		_ = ln.Close() // if it fails, it was closed
+	}
+	accepting.Wait() // so that no connection is accepted and then not served
+	closed := make(chan struct{})
+	p.owned.Go(func() { conns.Wait(); close(closed) })
 	drain, stop := context.WithTimeout(base, p.cfg.Drain)
 	defer stop()
+	idle, stopIdle := context.WithTimeout(drain, linger)
+	defer stopIdle()
+	select {
+	case <-closed:
+	case <-idle.Done():
+	}
 	if server.Shutdown(drain) != nil { // the time is up: Drain, not an error
 		abort()
 		_ = server.Close()
 	}
-	accepting.Wait()
-	_ = server.Close() // again: a connection may have been accepted during the first
-	conns.Wait()
+	<-closed
 	p.documents.close()
 	p.owned.Wait()
 	return err
