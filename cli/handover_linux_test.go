@@ -2,11 +2,14 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"strings"
 	"syscall"
 	"testing"
+
+	"pod2role/sandbox/kubeapi"
 )
 
 func TestAHandOverFailsNoRequest(t *testing.T) {
@@ -86,6 +89,51 @@ func TestWhenTheNewcomerEndsTheOldProcessServesAgain(t *testing.T) {
 		if requests, err := asking.soFar(); err != nil {
 			t.Errorf("of %d requests some failed:\n%v", requests, err)
 		}
+	})
+}
+
+func TestANewcomerThatIsNotPreparedTakesNothing(t *testing.T) {
+	onNode(t, func(ctx context.Context, n *nodeWorld) {
+		old := n.daemonProcess(t)
+		old.expect("msg=ready")
+		asking := n.clients(ctx, t)
+		n.api.SetOutage(kubeapi.Refuse)
+		newcomer := n.daemonProcess(t)
+		newcomer.expect("another process serves this node until this one is prepared")
+		asking.more(t)
+		if old.hasSaid("asks for the sockets") {
+			t.Error("it asked for the sockets while it knew no pod")
+		}
+		n.api.SetOutage(kubeapi.Up)
+		newcomer.expect("msg=ready")
+
+		// When the process that serves is gone, it waits no longer: a request that is held is better than one refused.
+		n.api.SetOutage(kubeapi.Refuse)
+		old.end()
+		next := n.daemonProcess(t)
+		next.expect("another process serves this node until this one is prepared")
+		asking.stop()
+		if requests, err := asking.soFar(); err != nil {
+			t.Errorf("of %d requests some failed:\n%v", requests, err)
+		}
+		newcomer.kill()
+		pod, err := n.webPod("late")
+		if err != nil {
+			t.Fatal(err)
+		}
+		answered := make(chan answer, 1)
+		go func() {
+			got := pod.ask(ctx, http.MethodGet, listPath)
+			for errors.Is(got.err, syscall.ECONNREFUSED) { // the moment until it is noticed
+				got = pod.ask(ctx, http.MethodGet, listPath)
+			}
+			answered <- got
+		}()
+		n.api.SetOutage(kubeapi.Up)
+		if got := <-answered; got.body != "shop-web" && got.code != http.StatusServiceUnavailable {
+			t.Errorf("got %s", got.outcome())
+		}
+		next.expect("msg=ready")
 	})
 }
 

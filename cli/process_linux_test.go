@@ -165,7 +165,7 @@ func launch(t *testing.T, role string, args ...string) *process {
 	return p
 }
 
-// daemon starts a daemon.
+// daemonProcess starts a daemon on the node.
 func (n *nodeWorld) daemonProcess(t *testing.T, args ...string) *process {
 	t.Helper()
 	n.started++
@@ -194,6 +194,12 @@ func (p *process) expect(text string) {
 			p.t.Fatalf("it did not say %q", text)
 		}
 	}
+}
+
+func (p *process) hasSaid(text string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return strings.Contains(p.said.String(), text)
 }
 
 func (p *process) signal(s os.Signal) {
@@ -270,7 +276,9 @@ func (c *clients) ask(ctx context.Context, pod demoPod, to, token string, keepAl
 		var err error
 		if conn == nil {
 			dialer := &net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(pod.addr, 0)), Timeout: patience}
-			conn, err = dialer.Dial("tcp", to)
+			if conn, err = dialer.Dial("tcp", to); err == nil {
+				_ = conn.(*net.TCPConn).SetLinger(0) // thousands of ports in TIME_WAIT would be in the way of other tests
+			}
 		}
 		last := true
 		if err == nil {
@@ -312,7 +320,7 @@ func exchange(conn net.Conn, path, token string) (last bool, err error) {
 	return response.Close, err
 }
 
-// so far returns how many requests there were, and which failed.
+// soFar returns how many requests there were, and which failed.
 func (c *clients) soFar() (requests int, failures error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

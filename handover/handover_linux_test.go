@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -504,6 +505,49 @@ func TestTheDirectoryIsNobodyElses(t *testing.T) {
 				t.Errorf("its mode is %v (%v), want 0700", info.Mode(), err)
 			}
 		})
+	}
+}
+
+// A thread that is another user connects; its credentials are what the kernel notes.
+func TestAnotherUserIsTurnedAway(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to be somebody else for a moment")
+	}
+	path := filepath.Join(shortDir(t), "open")
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Net: "unixpacket", Name: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if err := errors.Join(os.Chmod(filepath.Dir(path), 0o755), os.Chmod(path, 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	for uid, want := range map[int]bool{0: true, 65534: false} {
+		failed := make(chan error, 1)
+		go func() {
+			runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+			fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+			if err != nil {
+				failed <- err
+				return
+			}
+			if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, ^uintptr(0), uintptr(uid), ^uintptr(0)); errno != 0 {
+				failed <- errno
+				return
+			}
+			failed <- unix.Connect(fd, &unix.SockaddrUnix{Name: path})
+		}()
+		if err := <-failed; err != nil {
+			t.Fatal(err)
+		}
+		c, err := l.AcceptUnix()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := checkPeer(conn{c}); (err == nil) != want {
+			t.Errorf("user %d: got %v, want let in %t", uid, err, want)
+		}
+		_ = c.Close()
 	}
 }
 
