@@ -58,10 +58,19 @@ func (t *turn) begin(ctx context.Context) bool {
 		case err == nil:
 			t.daemon.setWaiting("")
 			t.keepRules()
-			if t.predecessor != nil {
-				context.AfterFunc(ctx, t.giveBack)
-			}
-			t.run("handing over", t.openDoor)
+			door, shut := context.WithCancel(t.rest)
+			closed := make(chan struct{})
+			t.run("handing over", func(context.Context) error {
+				defer close(closed)
+				return t.openDoor(door)
+			})
+			t.run("giving back", func(context.Context) error {
+				<-ctx.Done()
+				shut()
+				<-closed // a door that opened later would be in the place of the predecessor's
+				t.giveBack()
+				return nil
+			})
 			return true
 		case ctx.Err() != nil:
 			return false
@@ -205,14 +214,13 @@ func (t *turn) keepRules() {
 }
 
 // leaveRules returns when this process touches the rules no more. It takes as long as a look at them.
-func (t *turn) leaveRules(context.Context) error {
+func (t *turn) leaveRules() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.stopRule != nil {
 		t.stopRule()
 		t.stopRule = nil
 	}
-	return nil
 }
 
 // end ends this process's turn: another one serves.
@@ -233,17 +241,19 @@ func (t *turn) resume() {
 
 // giveBack ends this process's turn in favour of the one before, if that still runs and nobody else has the turn.
 func (t *turn) giveBack() {
+	if t.predecessor == nil {
+		return
+	}
+	defer t.predecessor.Close()
 	select {
 	case <-t.predecessor.Gone():
 		return
 	default:
 	}
-	if !t.isOurs() {
-		return
+	if t.isOurs() {
+		t.leaveRules()
+		t.set(false)
 	}
-	_ = t.leaveRules(context.Background())
-	t.set(false)
-	t.predecessor.Close()
 }
 
 // isOurs says whether it is this process's turn.
@@ -255,13 +265,10 @@ func (t *turn) isOurs() bool {
 
 // openDoor lets newcomers take over until ctx ends.
 func (t *turn) openDoor(ctx context.Context) error {
-	if t.predecessor != nil {
-		defer t.predecessor.Close()
-	}
 	for {
 		door, err := handover.NewDoor(handover.DoorConfig{
 			Dir: t.daemon.config.HandoverDir, Sockets: t.sockets, Key: t.key,
-			Pause: t.leaveRules, Release: t.end, Resume: t.resume,
+			Pause: func(context.Context) error { t.leaveRules(); return nil }, Release: t.end, Resume: t.resume,
 			Timeout: handoverTimeout, Log: t.daemon.log.WithField("part", "handover"),
 		})
 		if err != nil {

@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"context"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -142,4 +143,7 @@ func TestAHandOverPassesTheRules(t *testing.T) {
 	p.expectRole(t, "shop-web")
 	newcomer.stop(t)
 	n.expectRules(t, 1, "the table inet pod2role is missing")
+	if strings.Contains(newcomer.log.String(), "changed by somebody else") {
+		t.Error("the newcomer had to repair the rules")
+	}
 }
